@@ -1,0 +1,33 @@
+"""The Celery application; its schedule lives in the database.
+
+``schedule_install`` (a management command that every start runs) writes the
+table below into django-celery-beat, where an admin may change the periods.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+
+app = Celery("sluice")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks(["cluster", "routing"])
+
+
+class Schedule(NamedTuple):
+    """One periodic task; it expires before its next turn, so none pile up."""
+
+    name: str
+    task: str
+    every_s: int
+
+
+SCHEDULES = (
+    Schedule("Probe every replica", "cluster.tasks.replicas_probe", 5),
+    Schedule("Reconcile nodes", "cluster.tasks.nodes_reconcile", 5),
+    Schedule("Reconcile the snapshot", "routing.tasks.snapshot_reconcile", 15),
+)

@@ -1,0 +1,40 @@
+"""System checks for settings that would break at three in the morning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Warning, register
+
+
+@register()
+def bind_is_reachable_by_its_hosts(**_: Any) -> list[CheckMessage]:
+    """A console that listens on every address needs to know its own names."""
+    host = settings.CONSOLE_BIND[0]
+    if host in ("0.0.0.0", "::") and set(settings.ALLOWED_HOSTS) <= {
+        "localhost",
+        "127.0.0.1",
+        "[::1]",
+    }:
+        return [
+            Warning(
+                "The console listens on every address but answers only to localhost.",
+                hint="Set SLUICE_ALLOWED_HOSTS to the names that browsers use.",
+                id="console.W001",
+            )
+        ]
+    return []
+
+
+@register()
+def ports_differ(**_: Any) -> list[CheckMessage]:
+    if settings.CONSOLE_BIND == settings.GATEWAY_BIND:
+        return [
+            Error(
+                "Console and gateway are bound to the same address and port.",
+                hint="Change SLUICE_CONSOLE_BIND or SLUICE_GATEWAY_BIND.",
+                id="console.E001",
+            )
+        ]
+    return []
