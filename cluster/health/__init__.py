@@ -1,0 +1,35 @@
+"""The state of a replica: one live record, one merge, one answer for everybody.
+
+Each writer owns one axis of the record (an admin, the node that runs the process,
+the prober). ``state_merge`` turns the record into the state that the router, the
+pages, the API and the metrics all show. Pure: no Django, no clock of its own.
+"""
+
+from __future__ import annotations
+
+from cluster.health.record import (
+    Admin,
+    AdminAxis,
+    Probe,
+    ProbeAxis,
+    Process,
+    ProcessAxis,
+    Record,
+    record_decode,
+)
+from cluster.health.state import Cause, Label, State, state_merge
+
+__all__ = [
+    "Admin",
+    "AdminAxis",
+    "Cause",
+    "Label",
+    "Probe",
+    "ProbeAxis",
+    "Process",
+    "ProcessAxis",
+    "Record",
+    "State",
+    "record_decode",
+    "state_merge",
+]

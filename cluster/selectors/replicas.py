@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import redis
+from django.db.models import QuerySet
+
+from cluster import live
+from cluster.health import Record, State, state_merge
+from cluster.models import Replica
+
+
+@dataclass(frozen=True)
+class ReplicaView:
+    """A replica with its live state; ``state`` is None while Redis is away."""
+
+    replica: Replica
+    record: Record | None
+    state: State | None
+
+
+def replica_list(
+    *, model: str = "", include_removed: bool = False
+) -> QuerySet[Replica]:
+    """Replicas with their version, model and node, in a stable order."""
+    replicas = Replica.objects.select_related("version__model", "node")
+    if model:
+        replicas = replicas.filter(version__model__name=model)
+    if not include_removed:
+        replicas = replicas.filter(removed_at__isnull=True)
+    return replicas.order_by("version__model__name", "version_id", "number")
+
+
+def replica_views(replicas: Iterable[Replica]) -> list[ReplicaView]:
+    """Each replica with the state that the router sees, in one round trip."""
+    rows = list(replicas)
+    try:
+        records = live.records_read(replica.id for replica in rows)
+    except redis.RedisError:
+        return [ReplicaView(replica, None, None) for replica in rows]
+    return [
+        ReplicaView(row, records[row.id], state_merge(records[row.id])) for row in rows
+    ]

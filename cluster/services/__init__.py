@@ -1,0 +1,33 @@
+"""Writes to the fleet: keyword-only, ``<entity>_<verb>``, each with its audit row."""
+
+from __future__ import annotations
+
+from cluster.services.models import (
+    model_create,
+    model_delete,
+    model_update,
+    version_create,
+)
+from cluster.services.nodes import node_register
+from cluster.services.replicas import (
+    replica_address_set,
+    replica_admin_set,
+    replica_create,
+    replica_remove,
+    replica_restart,
+    replica_running_set,
+)
+
+__all__ = [
+    "model_create",
+    "model_delete",
+    "model_update",
+    "node_register",
+    "replica_address_set",
+    "replica_admin_set",
+    "replica_create",
+    "replica_remove",
+    "replica_restart",
+    "replica_running_set",
+    "version_create",
+]
