@@ -1,0 +1,1 @@
+"""The values that cross between control plane and data plane. Pure."""

@@ -1,0 +1,23 @@
+"""What a gateway process says of itself, renewed every second while it lives."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class GatewayRecord(msgspec.Struct, frozen=True):
+    """Times are Unix seconds. ``id`` is unique for the life of the process."""
+
+    id: str
+    host: str
+    pid: int
+    started_at: float
+    epoch: int
+    revision: int
+    applied_at: float
+    in_flight: int = 0
+    draining: bool = False
+
+
+def gateway_decode(body: bytes) -> GatewayRecord:
+    return msgspec.json.decode(body, type=GatewayRecord)

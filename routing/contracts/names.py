@@ -1,0 +1,32 @@
+"""Every Redis name of the routing side that is not part of a feed.
+
+======================================  ===========================================
+``sluice:snapshot#body``                the last published snapshot, JSON
+``sluice:snapshot#revision``            its ``<epoch>:<revision>``, written after it
+``sluice:snapshot#notices``             pub/sub: a new revision was written
+``sluice:gateway:<id>``                 JSON ``GatewayRecord``, expires
+``sluice:gateways``                     sorted set of gateway ids by last renewal
+``sluice:acks:<epoch>:<revision>``      hash gateway id → Unix time of application
+``sluice:acks#notices``                 pub/sub: a gateway applied a revision
+======================================  ===========================================
+"""
+
+from __future__ import annotations
+
+SNAPSHOT_BODY = "sluice:snapshot#body"
+SNAPSHOT_REVISION = "sluice:snapshot#revision"
+SNAPSHOT_NOTICES = "sluice:snapshot#notices"
+GATEWAYS = "sluice:gateways"
+ACK_NOTICES = "sluice:acks#notices"
+
+# A gateway that has not renewed its record for this long counts as gone.
+GATEWAY_LEASE_S = 5
+ACKS_KEPT_S = 7 * 86_400
+
+
+def gateway(gateway_id: str) -> str:
+    return f"sluice:gateway:{gateway_id}"
+
+
+def acks(epoch: int, revision: int) -> str:
+    return f"sluice:acks:{epoch}:{revision}"

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from django.db import models
+
+from cluster.models.model import name_validator
+
+
+class Team(models.Model):
+    """Who may call: keys belong to teams, and so will limits and budgets."""
+
+    slug = models.SlugField(max_length=63, unique=True, validators=[name_validator])
+    name = models.CharField(max_length=100)
+    disabled_at = models.DateTimeField(null=True, editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["slug"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ApiKey(models.Model):
+    """One key; its secret is stored as a hash and shown once, when it is issued."""
+
+    id = models.CharField(primary_key=True, max_length=12, editable=False)
+    team = models.ForeignKey(Team, on_delete=models.PROTECT, related_name="keys")
+    name = models.CharField(max_length=100)
+    secret_sha256 = models.CharField(max_length=64, editable=False)
+    last_four = models.CharField(max_length=4, editable=False)
+    # None means every model, an empty list none.
+    model_names: models.JSONField[list[str] | None] = models.JSONField(null=True)
+    scopes: models.JSONField[list[str]] = models.JSONField(default=list)
+    expires_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True, editable=False)
+    created_by = models.CharField(max_length=170)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-created_at", "id"]
+
+    def __str__(self) -> str:
+        return f"{self.name} (sk-{self.id}…{self.last_four})"

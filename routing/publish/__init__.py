@@ -1,0 +1,1 @@
+"""From rows to the snapshot that the gateways read."""
