@@ -1,0 +1,53 @@
+"""What every test may use: a real Valkey, the cast, small factories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from django.conf import settings as django_settings
+
+from cluster import live
+from cluster.actor import Actor
+from tests import services
+
+
+@pytest.fixture(scope="session")
+def valkey_server() -> Iterator[services.Valkey]:
+    with services.valkey() as server:
+        yield server
+
+
+@pytest.fixture(scope="session", autouse=True)
+def isolated(
+    valkey_server: services.Valkey, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """No test touches the data directory or the Redis of a running Sluice."""
+    django_settings.REDIS_URL = valkey_server.url
+    django_settings.DATA_DIR = tmp_path_factory.mktemp("data")
+    django_settings.STORAGES = {
+        "staticfiles": {
+            "BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"
+        }
+    }
+    live.redis_client.cache_clear()
+
+
+@pytest.fixture
+def valkey(valkey_server: services.Valkey) -> redis.Redis:
+    """An empty Valkey."""
+    client = live.redis_client()
+    client.flushall()
+    return client
+
+
+@pytest.fixture
+def actor() -> Actor:
+    return Actor("user", "ada", "127.0.0.1")
+
+
+@pytest.fixture
+def data_dir() -> Path:
+    return Path(django_settings.DATA_DIR)
