@@ -144,7 +144,17 @@ def test_completions_embeddings_rerank_and_pages(client: httpx.Client) -> None:
     assert client.get("/version").json() == {"version": "mock"}
     assert client.post("/tokenize", json={"prompt": "a b c"}).json()["count"] == 3
     assert "mock_requests_running 0" in client.get("/metrics").text
+    for _ in range(2):
+        assert client.head("/health").status_code == 405
     assert client.get("/v1/nothing").status_code == 404
+
+
+def test_strange_paths_do_not_fill_its_memory(
+    engine: MockEngine, client: httpx.Client
+) -> None:
+    for number in range(150):
+        client.get(f"/{number}")
+    assert len(engine.counters().paths) == 100
 
 
 def test_junk_is_a_bad_request_and_ends_nothing(client: httpx.Client) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from cluster.engines.mock import payloads
 from cluster.engines.mock.ask import Ask, Generation, ask_decode, generation
 from cluster.engines.mock.counters import Counters
-from cluster.engines.mock.steps import Script, Step, Stop, page, refusal
+from cluster.engines.mock.steps import Script, Step, Stop, head, page, refusal
 from cluster.engines.mock.stream import stream_script
 from cluster.engines.mock.switches import Switches, switches_decode, switches_merge
 from cluster.engines.mock.whole import answer_script, status_script, value_script
@@ -135,6 +135,9 @@ class Engine:
                 return _json(payloads.models(self.model))
             if path == "/version":
                 return _json({"version": "mock"})
+        if request.method == b"HEAD":
+            # A body here would be taken for the next answer.
+            return (Step(head(405, {"allow": "GET, POST"}, length=0)),)
         return refusal(404, "The mock engine has no such page.")
 
     def _health(self) -> Script:
