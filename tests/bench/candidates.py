@@ -39,6 +39,7 @@ from tests.bench.processes import StartFailed, free_port, interrupts_held, serve
 from tests.fakes.engine import MockEngine
 
 MODEL = "bench"
+REPLICA = "bench-1"
 _READY_S = 15
 
 
@@ -166,12 +167,39 @@ def sluice(site: Site) -> Iterator[Target]:
 
 def _publish(redis_url: str, address: str) -> str:
     """One route with one healthy replica, and a key; the text of the key."""
+    key = key_generate()
+    entry = KeyEntry(id=key.public_id, secret_sha256=key_hash(key.text), team="bench")
+    probe = ProbeAxis(state=Probe.UP, since=time.time())
+    keys, replicas = feed.feed_names(feed.KEYS), feed.feed_names(feed.REPLICAS)
+    client = redis.Redis.from_url(redis_url)
+    _write(client, feed.ENTRY_PUT, keys, entry.id, msgspec.json.encode(entry))
+    client.set(keys.complete, "1")
+    fields = ("probe", msgspec.json.encode(probe))
+    _write(client, feed.HASH_FIELD_PUT, replicas, REPLICA, *fields)
+    client.set(names.SNAPSHOT_BODY, snapshot_encode(_snapshot(address)))
+    client.set(names.SNAPSHOT_REVISION, "1:1")
+    client.close()
+    return key.text
+
+
+def _write(
+    client: redis.Redis,
+    script: str,
+    names_: feed.FeedNames,
+    entry_id: str,
+    *values: str | bytes,
+) -> None:
+    keys = (names_.entry(entry_id), names_.number, names_.changes, names_.notices)
+    client.eval(script, len(keys), *keys, entry_id, *values)
+
+
+def _snapshot(address: str) -> Snapshot:
     version = VersionEntry(
         name="v1",
         engine="generic",
         served_name=MODEL,
         weight_bp=10_000,
-        replicas=(ReplicaEntry(id="bench-1", address=address),),
+        replicas=(ReplicaEntry(id=REPLICA, address=address),),
     )
     route = RouteEntry(
         model=MODEL,
@@ -181,32 +209,9 @@ def _publish(redis_url: str, address: str) -> str:
         settings=RouteSettings(),
         versions=(version,),
     )
-    snapshot = Snapshot(
+    return Snapshot(
         schema=SCHEMA, epoch=1, revision=1, created_at=time.time(), routes=(route,)
     )
-    key = key_generate()
-    entry = KeyEntry(id=key.public_id, secret_sha256=key_hash(key.text), team="bench")
-    probe = msgspec.json.encode(ProbeAxis(state=Probe.UP, since=time.time()))
-    keys, replicas = feed.feed_names(feed.KEYS), feed.feed_names(feed.REPLICAS)
-    client = redis.Redis.from_url(redis_url)
-    client.eval(
-        feed.ENTRY_PUT,
-        4,
-        *(keys.entry(entry.id), keys.number, keys.changes, keys.notices),
-        *(entry.id, msgspec.json.encode(entry)),
-    )
-    client.set(keys.complete, "1")
-    client.eval(
-        feed.HASH_FIELD_PUT,
-        4,
-        *(replicas.entry("bench-1"), replicas.number),
-        *(replicas.changes, replicas.notices),
-        *("bench-1", "probe", probe),
-    )
-    client.set(names.SNAPSHOT_BODY, snapshot_encode(snapshot))
-    client.set(names.SNAPSHOT_REVISION, "1:1")
-    client.close()
-    return key.text
 
 
 def _await_ready(port: int) -> None:

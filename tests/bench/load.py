@@ -135,48 +135,58 @@ class Latencies(NamedTuple):
     failed: int
 
 
+class _Clocked:
+    """Requests that are due at given times, over connections that are few."""
+
+    def __init__(self, target: Target) -> None:
+        self.sent = request(target, stream=False, tokens=WHOLE_TOKENS)
+        self.free: deque[Client] = deque()
+        self.late: deque[float] = deque()
+        self.asked = 0
+        self.values_ms: list[float] = []
+        self.failed = 0
+
+    def due(self, at: float) -> None:
+        self.asked += 1
+        if self.free:
+            self.free.popleft().ask(self.sent, at)
+        else:
+            self.late.append(at)
+
+    def answered(self, client: Client, good: bool) -> None:
+        self.values_ms.append((time.perf_counter() - client.asked_at) * 1000)
+        self.failed += not good
+        if client.transport.is_closing():
+            return
+        if self.late:
+            client.ask(self.sent, self.late.popleft())
+        else:
+            self.free.append(client)
+
+
 async def paced(target: Target, rate_per_s: float, seconds: float) -> Latencies:
     """Latencies at a fixed rate, whatever the answers do (an open loop).
 
     Requests leave in small bursts, each millisecond those that are due; one that
-    finds no free connection waits for it, and its waiting counts.
+    finds no free connection waits for it, and its waiting counts. What has not
+    been answered some seconds after the end has failed.
     """
-    sent = request(target, stream=False, tokens=WHOLE_TOKENS)
-    values: list[float] = []
-    failed = 0
-    free: deque[Client] = deque()
-    late: deque[float] = deque()
-
-    def answered(client: Client, good: bool) -> None:
-        nonlocal failed
-        failed += not good
-        values.append((time.perf_counter() - client.asked_at) * 1000)
-        if client.transport.is_closing():
-            return
-        if late:
-            client.ask(sent, late.popleft())
-        else:
-            free.append(client)
-
-    clients = await connect(target, answered, CONNECTIONS * 4)
-    free.extend(clients)
+    clocked = _Clocked(target)
+    clients = await connect(target, clocked.answered, CONNECTIONS * 4)
+    clocked.free.extend(clients)
     started = time.perf_counter()
-    asked = 0
     while (now := time.perf_counter()) < started + seconds:
-        due = int((now - started) * rate_per_s)
-        for _ in range(due - asked):
-            if free:
-                free.popleft().ask(sent, now)
-            else:
-                late.append(now)
-        asked = due
+        while clocked.asked < int((now - started) * rate_per_s):
+            clocked.due(now)
         await asyncio.sleep(0.001)
     for _ in range(int(_DRAIN_S / 0.005)):
-        if len(values) >= asked:
+        if len(clocked.values_ms) >= clocked.asked:
             break
         await asyncio.sleep(0.005)
+    unanswered = clocked.asked - len(clocked.values_ms)
+    latencies = Latencies(clocked.values_ms, clocked.failed + unanswered)
     await _close(clients)
-    return Latencies(values, failed + asked - len(values))
+    return latencies
 
 
 class Streams:

@@ -404,6 +404,21 @@ def test_pipelined_requests_are_answered_in_order(engine: MockEngine) -> None:
     assert places == sorted(places)
 
 
+def test_any_number_of_requests_may_wait_their_turn(engine: MockEngine) -> None:
+    engine.set(delay_headers_ms=20)
+    slow = b"POST %s HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}" % CHAT.encode()
+    quick = b"GET /version HTTP/1.1\r\n\r\n" * 2000
+    last = b"GET /version HTTP/1.1\r\nconnection: close\r\n\r\n"
+    with socket.create_connection((engine.host, engine.port), timeout=5) as client:
+        client.sendall(slow + quick + last)
+        received = b""
+        while part := client.recv(65_536):
+            received += part
+    assert received.count(b"HTTP/1.1 200 OK") == 2002
+    counters = engine.counters()
+    assert (counters.requests, counters.completed, counters.running) == (1, 1, 0)
+
+
 def test_counters_add_up_when_clients_leave(
     engine: MockEngine, client: httpx.Client
 ) -> None:
