@@ -197,7 +197,8 @@ def _snapshot(address: str) -> Snapshot:
     version = VersionEntry(
         name="v1",
         engine="generic",
-        served_name=MODEL,
+        # Another name than the route's, so that it has to be replaced.
+        served_name="bench-served",
         weight_bp=10_000,
         replicas=(ReplicaEntry(id=REPLICA, address=address),),
     )
