@@ -12,6 +12,8 @@ from tests.bench.candidates import BASELINE, DIRECT
 from tests.bench.machine import Machine
 from tests.bench.measure import GAP_MS, STREAM_TOKENS, STREAMS, Sample
 
+# A load average above this means that the cores were shared.
+_IDLE_LOAD = 0.5
 # The report in the documentation stands between these.
 BEGIN = "<!-- results: written by python -m tests.bench --write -->"
 END = "<!-- end of results -->"
@@ -141,6 +143,11 @@ def notes(results: Results) -> list[str]:
             f"{STREAM_TOKENS} chunks."
         )
     found += [f"{name} was left out: {why}." for name, why in results.left_out.items()]
+    if results.machine.load_before > _IDLE_LOAD:
+        found.append(
+            "Others were at work on the machine: requests per CPU second and CPU per "
+            "chunk suffer less from that than requests per second and latencies."
+        )
     if BASELINE not in results.samples:
         found.append(f"Without {BASELINE} there are no ratios.")
     if results.failed:

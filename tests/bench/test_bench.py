@@ -70,7 +70,13 @@ def test_the_table_has_medians_spreads_and_ratios_to_nginx() -> None:
 
 def test_what_spoils_the_figures_is_said() -> None:
     made = results(mock=[sample()], sluice=[sample(failed=3)])
-    text = report.text(made._replace(left_out={"nginx": "nginx is not installed"}))
+    made = made._replace(
+        left_out={"nginx": "nginx is not installed"},
+        machine=MACHINE._replace(load_before=2.0),
+    )
+    text = report.text(made)
+    assert "Others were at work on the machine" in text
+    assert "Others were at work" not in report.text(results(mock=[sample()]))
     assert "3 requests failed: the figures do not count" in text
     assert "nginx was left out: nginx is not installed." in text
     assert "Without nginx there are no ratios." in text
