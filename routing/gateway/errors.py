@@ -187,6 +187,5 @@ def upstream_timeout(detail: str) -> Problem:
     )
 
 
-def client_disconnected() -> Problem:
-    """Never sent: the name of the ending in the log and the outcome."""
-    return Problem(499, "", "client_disconnected", "The client left.")
+def internal_error() -> Problem:
+    return Problem(500, "api_error", "internal_error", "The gateway failed.")
