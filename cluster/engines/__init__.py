@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from cluster.engines import generic, llamacpp, ollama, sglang, tgi, vllm
 from cluster.engines.artifact import ArtifactMissing, artifact_path
-from cluster.engines.engine import Engine, LaunchOrder, LaunchRefused, Params, Reading
+from cluster.engines.engine import Engine, LaunchOrder, LaunchRefused, Params
 
 _ENGINES: dict[str, Engine] = {
     module.ENGINE.name: module.ENGINE
@@ -27,7 +27,6 @@ __all__ = [
     "LaunchOrder",
     "LaunchRefused",
     "Params",
-    "Reading",
     "artifact_path",
     "engine_get",
 ]

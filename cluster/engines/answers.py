@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cluster.engines.engine import Reading
-from cluster.health import Probe
+from cluster.health import Probe, Reading
 
 # No health answer is longer; a list of models may hold some hundred entries.
 BODY_LIMIT = 65_536

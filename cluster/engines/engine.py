@@ -6,22 +6,10 @@ from typing import ClassVar
 
 import msgspec
 
-from cluster.health import Probe
+from cluster.health import Reading
 
 # Launch parameters as a version keeps them: flat, without leading hyphens.
 Params = Mapping[str, str | int | float | bool]
-
-
-class Reading(msgspec.Struct, frozen=True):
-    """What one answer, or its absence, says of a replica.
-
-    ``reason`` is a stable code, ``detail`` the evidence. A reading never depends on
-    the clock, so that the same trouble reads the same every time.
-    """
-
-    state: Probe
-    reason: str = ""
-    detail: str = ""
 
 
 class LaunchOrder(msgspec.Struct, frozen=True):

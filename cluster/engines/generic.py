@@ -5,8 +5,8 @@ import shlex
 import sys
 
 from cluster.engines.answers import UP, down, strangeness, unexpected
-from cluster.engines.engine import Engine, LaunchOrder, LaunchRefused, Params, Reading
-from cluster.health import Probe
+from cluster.engines.engine import Engine, LaunchOrder, LaunchRefused, Params
+from cluster.health import Probe, Reading
 
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _PATH = re.compile(r"/[A-Za-z0-9._~/?=&%-]*\Z")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from cluster.engines import llamacpp_server
 from cluster.engines.answers import UP, down, json_field, strangeness, unexpected
-from cluster.engines.engine import Engine, LaunchOrder, LaunchRefused, Reading
-from cluster.health import Probe
+from cluster.engines.engine import Engine, LaunchOrder, LaunchRefused
+from cluster.health import Probe, Reading
 
 # What the driver itself reads from a version's parameters.
 _DRIVER_PARAMS = {"port", "env"}

@@ -8,8 +8,8 @@ from cluster.engines.answers import (
     strangeness,
     unexpected,
 )
-from cluster.engines.engine import Engine, Params, Reading
-from cluster.health import Probe
+from cluster.engines.engine import Engine, Params
+from cluster.health import Probe, Reading
 
 
 class Ollama(Engine):

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from cluster.engines.answers import UP, strangeness, unexpected
-from cluster.engines.engine import Engine, Reading
-from cluster.health import Probe
+from cluster.engines.engine import Engine
+from cluster.health import Probe, Reading
 
 
 class Sglang(Engine):

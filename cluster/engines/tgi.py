@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from cluster.engines.answers import UP, down, strangeness, unexpected
-from cluster.engines.engine import Engine, Reading
+from cluster.engines.engine import Engine
+from cluster.health import Reading
 
 
 class Tgi(Engine):

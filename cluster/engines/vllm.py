@@ -7,7 +7,8 @@ from cluster.engines.answers import (
     strangeness,
     unexpected,
 )
-from cluster.engines.engine import Engine, Reading
+from cluster.engines.engine import Engine
+from cluster.health import Reading
 
 
 class Vllm(Engine):

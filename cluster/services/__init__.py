@@ -10,6 +10,7 @@ from cluster.services.models import (
     version_create,
 )
 from cluster.services.nodes import node_register
+from cluster.services.probes import replicas_probe
 from cluster.services.reconcile import NodePass, node_reconcile
 from cluster.services.replicas import (
     replica_address_set,
@@ -34,5 +35,6 @@ __all__ = [
     "replica_remove",
     "replica_restart",
     "replica_running_set",
+    "replicas_probe",
     "version_create",
 ]
