@@ -254,5 +254,9 @@ LOGGING = {
     "loggers": {
         "httpx": {"level": "WARNING"},
         "django.server": {"level": "WARNING"},
+        # A line for each of a few tasks a second says nothing.
+        "celery.app.trace": {"level": "WARNING"},
+        "celery.beat": {"level": "WARNING"},
+        "celery.worker.strategy": {"level": "WARNING"},
     },
 }

@@ -11,6 +11,7 @@ from django.conf import settings as django_settings
 
 from cluster import live
 from cluster.actor import Actor
+from console.celery import app as celery_app
 from tests import services
 
 
@@ -32,6 +33,7 @@ def isolated(
             "BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"
         }
     }
+    celery_app.conf.broker_url = valkey_server.url.replace("unix", "redis+socket", 1)
     live.redis_client.cache_clear()
 
 

@@ -73,8 +73,8 @@ def secret_file_stage(data_dir: Path, secret: str) -> Path:
         raise _unusable(data_dir, error.strerror or str(error)) from error
 
 
-def secret_file_replace(draft: Path, kind: SecretKind) -> None:
-    draft.replace(draft.with_name(kind.filename))
+def secret_file_replace(draft: Path, filename: str) -> None:
+    draft.replace(draft.with_name(filename))
     _directory_sync(draft.parent)
 
 

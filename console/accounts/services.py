@@ -143,7 +143,7 @@ def _secret_replaced(data_dir: Path, kind: SecretKind, secret: str) -> Iterator[
         except BaseException:
             draft.unlink()
             raise
-        secret_file_replace(draft, kind)
+        secret_file_replace(draft, kind.filename)
 
 
 def _user_locked(username: str) -> User:
