@@ -219,6 +219,9 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "visibility_timeout": 3600,
     "socket_timeout": 10,
     "socket_connect_timeout": 3,
+    # A nudge that finds no broker is given up at once, not after seconds in which
+    # a page hangs. (Workers and beat reconnect by rules of their own.)
+    "max_retries": 0,
 }
 
 # Language and time ---------------------------------------------------------
