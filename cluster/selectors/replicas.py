@@ -28,6 +28,8 @@ def replica_list(
 ) -> QuerySet[Replica]:
     """Replicas with their version, model and node, in a stable order."""
     replicas = Replica.objects.select_related("version__model", "node")
+    if model and not name_possible(model):
+        return replicas.none()
     if model:
         replicas = replicas.filter(version__model__name=model)
     if not include_removed:
