@@ -219,10 +219,9 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "visibility_timeout": 3600,
     "socket_timeout": 10,
     "socket_connect_timeout": 3,
-    # Sending a task fails at once while Redis is away: nobody waits for a nudge.
-    "max_retries": 1,
-    "interval_start": 0,
-    "interval_step": 0,
+    # A nudge that finds no broker is given up at once, not after seconds in which
+    # a page hangs. (Workers and beat reconnect by rules of their own.)
+    "max_retries": 0,
 }
 
 # Language and time ---------------------------------------------------------
