@@ -18,7 +18,7 @@ from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.translation import gettext_lazy as _
 
-from console.env import env_bind, env_int, env_list, env_secret, env_str
+from console.env import broker_url, env_bind, env_int, env_list, env_secret, env_str
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(env_str("SLUICE_DATA_DIR", str(BASE_DIR / "var"))).resolve()
@@ -205,7 +205,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 # Empty means the embedded Valkey; the supervisor then sets REDIS_URL for its
 # children. A unix socket is written unix:///path.
 REDIS_URL = env_secret("REDIS_URL")
-CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
+CELERY_BROKER_URL = broker_url(REDIS_URL)
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
