@@ -11,10 +11,14 @@ import redis
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError
 
 from cluster import live
 from cluster.errors import Refused
+from cluster.models import Node
+from cluster.services import node_shutdown
 from console.children import (
+    LOCAL_NODE,
     CannotStart,
     django_specs,
     gateway_specs,
@@ -97,10 +101,19 @@ class Command(BaseCommand):
         self._say("stopping: open streams get up to 30 s (Ctrl-C again: at once)")
         supervisor.stop([c for c in children if c.name.startswith("gateway-")])
         supervisor.stop([c for c in children if c.name in ("beat", "worker")])
-        # replicas
+        self._stop_replicas()
         supervisor.stop([c for c in children if c.name != "valkey"])
         supervisor.stop(children)
         self._say("stopped")
+
+    def _stop_replicas(self) -> None:
+        """The processes of this machine's node; they start again next time."""
+        try:
+            node = Node.objects.filter(name=LOCAL_NODE).first()
+            if node is not None and not node_shutdown(node=node):
+                self._say("some replicas did not end in time")
+        except DatabaseError as error:
+            self._say(f"replicas were not stopped: {error}")
 
     def _ready(self) -> bool:
         return all(
