@@ -36,7 +36,8 @@ def isolated(
             "BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"
         }
     }
-    celery_app.conf.broker_url = valkey_server.url.replace("unix", "redis+socket", 1)
+    broker_url = valkey_server.url.replace("unix", "redis+socket", 1)
+    celery_app.conf.update(broker_url=broker_url)
     live.redis_client.cache_clear()
 
 
