@@ -43,7 +43,8 @@ class StateOut(BaseModel):
 
 
 class ReplicaOut(BaseModel):
-    """``state`` is null while Redis does not answer."""
+    """``state`` is null while Redis does not answer; ``pid`` is the process on its
+    node, null for a replica that Sluice does not run."""
 
     id: str
     model: str
@@ -54,6 +55,7 @@ class ReplicaOut(BaseModel):
     address: str
     admin_state: str
     wanted_running: bool
+    pid: int | None
     created_at: datetime
     state: StateOut | None
 
@@ -107,6 +109,7 @@ def replicas_out(rows: list[Replica]) -> list[ReplicaOut]:
             address=row.address,
             admin_state=row.admin_state,
             wanted_running=row.wanted_running,
+            pid=row.pid,
             created_at=row.created_at,
             state=state_out(view.state),
         )
