@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import redis
+from django.db import connections
 
 from cluster import live
 from cluster.engines import engine_get
@@ -367,7 +368,7 @@ class TestService:
     def test_a_slow_replica_delays_no_other(
         self, fleet: Fleet, peer: Callable[..., Peer], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(asking, "READ_TIMEOUT_S", 1.0)
+        monkeypatch.setattr(asking, "READ_TIMEOUT_S", 2.0)
         first_asked = threading.Event()
 
         def wait(connection: socket.socket) -> None:
@@ -376,15 +377,23 @@ class TestService:
 
         slow = fleet.static(peer(wait).address)
         quick = fleet.static(peer(http(b"")).address, slow.version)
-        probing = threading.Thread(target=replicas_probe)
+
+        def probe_all() -> None:
+            try:
+                replicas_probe()
+            finally:
+                connections.close_all()
+
+        probing = threading.Thread(target=probe_all)
         probing.start()
         try:
             assert first_asked.wait(5)
-            deadline = time.monotonic() + 0.8
-            while record(quick).probe is None and time.monotonic() < deadline:
+            deadline = time.monotonic() + 0.9
+            while not replicas_probe(replica_ids=[quick.id]):
+                assert time.monotonic() < deadline
                 time.sleep(0.01)
             assert record(quick).probe is not None
-            assert set(replicas_probe(replica_ids=[quick.id])) == {quick.id}
+            assert replicas_probe(replica_ids=[slow.id]) == {}
         finally:
             probing.join(10)
 
