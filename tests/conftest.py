@@ -11,6 +11,8 @@ from django.conf import settings as django_settings
 
 from cluster import live
 from cluster.actor import Actor
+from console.celery import app as celery_app
+from console.env import broker_url
 from tests import services
 
 
@@ -27,11 +29,15 @@ def isolated(
     """No test touches the data directory or the Redis of a running Sluice."""
     django_settings.REDIS_URL = valkey_server.url
     django_settings.DATA_DIR = tmp_path_factory.mktemp("data")
+    # Whitenoise warns of a folder that is not there.
+    django_settings.STATIC_ROOT = django_settings.DATA_DIR / "static"
+    django_settings.STATIC_ROOT.mkdir()
     django_settings.STORAGES = {
         "staticfiles": {
             "BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"
         }
     }
+    celery_app.conf.update(broker_url=broker_url(valkey_server.url))
     live.redis_client.cache_clear()
 
 

@@ -20,8 +20,8 @@ import psutil
 
 # Environment variables by which a replica's processes are found again.
 MARK_REPLICA = "SLUICE_REPLICA"
-MARK_OWNER = "SLUICE_OWNER"
-MARK_START = "SLUICE_START"
+MARK_OWNER = "SLUICE_REPLICA_OWNER"
+MARK_START = "SLUICE_REPLICA_START"
 _PROC = sys.platform == "linux"
 
 

@@ -11,7 +11,7 @@ from cluster.services.models import (
 )
 from cluster.services.nodes import node_register
 from cluster.services.probes import replicas_probe
-from cluster.services.reconcile import NodePass, node_reconcile
+from cluster.services.reconcile import NodePass, node_reconcile, node_shutdown
 from cluster.services.replicas import (
     replica_address_set,
     replica_admin_set,
@@ -29,6 +29,7 @@ __all__ = [
     "model_update",
     "node_reconcile",
     "node_register",
+    "node_shutdown",
     "replica_address_set",
     "replica_admin_set",
     "replica_create",

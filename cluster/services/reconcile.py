@@ -19,6 +19,7 @@ from django.db.models import Q
 from cluster import live
 from cluster.drivers import decision
 from cluster.drivers.checksum import ChecksumCache
+from cluster.drivers.decision import STOP_GRACE_S
 from cluster.drivers.files import NodeFiles
 from cluster.drivers.identity import group_signal, is_alive, marked_processes
 from cluster.drivers.lock import file_lock
@@ -56,7 +57,7 @@ class NodePass(NamedTuple):
     unverified: bool
 
 
-def node_reconcile(*, node: Node) -> NodePass | None:
+def node_reconcile(*, node: Node, shutting_down: bool = False) -> NodePass | None:
     """Start, stop, adopt and replace the processes of this node, one step each.
 
     To be called on the node itself. None when another pass is at work. One
@@ -66,10 +67,22 @@ def node_reconcile(*, node: Node) -> NodePass | None:
     files = NodeFiles(Path(settings.DATA_DIR), node.name)
     files.create()
     with file_lock(files.lock("reconcile")) as alone:
-        return _reconcile(node, files) if alone else None
+        return _reconcile(node, files, shutting_down) if alone else None
 
 
-def _reconcile(node: Node, files: NodeFiles) -> NodePass:
+def node_shutdown(*, node: Node, within_s: float = STOP_GRACE_S + 5.0) -> bool:
+    """Stop every process of this node and leave what is wanted as it is, so that
+    the next reconcile starts them again. False when some would not end in time."""
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        done = node_reconcile(node=node, shutting_down=True)
+        if done is not None and done.look_again_s is None:
+            return True
+        time.sleep(_ENDING_LOOK_S)
+    return False
+
+
+def _reconcile(node: Node, files: NodeFiles, shutting_down: bool) -> NodePass:
     replicas = list(
         Replica.objects.filter(driver=Driver.PROCESS, node=node)
         .filter(Q(removed_at__isnull=True) | Q(pk__in=files.noted_ids()))
@@ -82,7 +95,7 @@ def _reconcile(node: Node, files: NodeFiles) -> NodePass:
     for replica in replicas:
         ports = {port_of(row.address) for row in replicas if row is not replica}
         before = identity_of(replica)
-        axis = _step(replica, Surroundings(files, checksums, ports))
+        axis = _step(replica, Surroundings(files, checksums, ports, shutting_down))
         live_records.write(replica.id, axis)
         if replica.removed_at and axis.state is Process.STOPPED:
             live_records.forget(replica, files)

@@ -36,11 +36,15 @@ _SIGNALS = {Act.TERMINATE: signal.SIGTERM, Act.KILL: signal.SIGKILL}
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What a step needs of its node; ``ports`` are kept by other replicas."""
+    """What a step needs of its node; ``ports`` are kept by other replicas.
+
+    ``shutting_down`` stops every process, whatever is wanted for the time after.
+    """
 
     files: NodeFiles
     checksums: ChecksumCache
     ports: Collection[int]
+    shutting_down: bool = False
 
 
 def identity_of(replica: Replica) -> Identity | None:
@@ -66,6 +70,7 @@ def process_step(replica: Replica, around: Surroundings) -> ProcessAxis:
     now = round(time.time(), 3)
     seen = _seen(replica, notes, files, now)
     running = replica.wanted_running and replica.removed_at is None
+    running = running and not around.shutting_down
     step = decision.decide(Wanted(running, replica.wanted_start), seen, now)
     notes = msgspec.structs.replace(
         notes,

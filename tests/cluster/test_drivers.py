@@ -189,13 +189,15 @@ def test_output_and_only_a_clean_environment_reach_the_process(
     identity = start("/usr/bin/env", environment=environment)
     assert exit_wait(tmp_path / "exit", identity.pid) is not None
     lines = (tmp_path / "log").read_text().splitlines()
-    assert {"A=1", "B=b c", "SLUICE_REPLICA=m-v1-1", "SLUICE_START=s1"} <= set(lines)
+    assert {"A=1", "B=b c", "SLUICE_REPLICA=m-v1-1", "SLUICE_REPLICA_START=s1"} <= set(
+        lines
+    )
     names = {line.split("=")[0] for line in lines}
     assert "PATH" in names and not names & {"SLUICE_SECRET_KEY", "DATABASE_URL"}
     assert "hush" not in "".join(lines)
 
 
-@pytest.mark.parametrize("extra", ["A", "=1", "a-b=1", "SLUICE_OWNER=x", "A='"])
+@pytest.mark.parametrize("extra", ["A", "=1", "a-b=1", "SLUICE_REPLICA_OWNER=x", "A='"])
 def test_an_unfit_environment_is_refused(extra: str) -> None:
     with pytest.raises(SpawnFailed) as failure:
         environment_build(replica_id="r", owner="o", start="s", extra=extra)

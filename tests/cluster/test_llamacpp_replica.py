@@ -210,10 +210,11 @@ def test_the_next_worker_takes_the_process_over(
     second = worker("again")
     assert second == first | {"started": []}
     assert live.records_read([first["id"]])[first["id"]].process == axis
-    own = psutil.Process(first["pid"]).environ()["SLUICE_OWNER"]
+    own = psutil.Process(first["pid"]).environ()["SLUICE_REPLICA_OWNER"]
     sleepers = [
         process.pid
         for process in psutil.process_iter()
-        if process.name() == "sleep" and process.environ().get("SLUICE_OWNER") == own
+        if process.name() == "sleep"
+        and process.environ().get("SLUICE_REPLICA_OWNER") == own
     ]
     assert sleepers == [first["pid"]]
