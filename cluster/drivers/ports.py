@@ -12,7 +12,9 @@ def listen_host(host: str) -> str:
     Behind address translation the name that gateways use is not one of the
     machine's own addresses.
     """
-    return host if _bound(host, 0) is not None else "0.0.0.0"
+    if _bound(host, 0) is not None:
+        return host
+    return "::" if ":" in host else "0.0.0.0"
 
 
 def port_choose(host: str, *, kept: int, avoid: Collection[int]) -> int:

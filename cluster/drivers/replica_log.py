@@ -33,16 +33,19 @@ def log_size(path: Path) -> int:
 
 
 def log_tail(path: Path, *, start: int = 0) -> str:
-    """The last lines after byte ``start``, on one line, printable; may be empty."""
+    """The last whole lines after byte ``start``, as one printable line; or nothing."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
             file.seek(max(min(start, size), size - _TAIL_BYTES))
-            text = file.read().decode("utf-8", "replace")
+            lines = file.read().decode("utf-8", "replace").splitlines()
     except FileNotFoundError:
         return ""
-    lines = [
-        "".join(c if c.isprintable() else " " for c in line).strip()
-        for line in text.splitlines()
-    ]
-    return " / ".join(line for line in lines if line)[-_TAIL_CHARS:]
+    tail = ""
+    for line in reversed(lines):
+        text = " ".join("".join(c if c.isprintable() else " " for c in line).split())
+        longer = f"{text} / {tail}" if tail and text else text or tail
+        if len(longer) > _TAIL_CHARS:
+            return tail or text[:_TAIL_CHARS]
+        tail = longer
+    return tail

