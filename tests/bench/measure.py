@@ -78,7 +78,8 @@ class Bench:
         counted = self._throughput(target, self.plan.throughput_s)
         busy = (cpu_seconds(target.pid) - cpu) / (time.perf_counter() - started)
         per_cpu_s = counted.requests_per_s / max(busy, 0.01)
-        rate = min(counted.requests_per_s / 2, MOST_PACED_PER_S)
+        # Half of what its core can do, not of what others left of it just now.
+        rate = min(per_cpu_s / 2, MOST_PACED_PER_S)
         base = _run(load.paced(direct, rate, self.plan.paced_s))
         through = base
         if target != direct:
