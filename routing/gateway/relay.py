@@ -268,9 +268,11 @@ class Relay:
         self._waited_s += now - self._attempt_started
         self._hold_at = NEVER
         self.moved()
+        self._plan()
 
     def moved(self) -> None:
-        """The replica sent something that counts."""
+        """The replica sent something that counts. The clock looks at the old moment
+        first and finds that it has moved: planning anew would cost each chunk."""
         self._phase_at = self.clock.now + self._timeouts.idle_s + TICK_S
 
     def served_lines(self) -> bytes:
@@ -321,6 +323,7 @@ class Relay:
     def client_ready(self) -> None:
         self._blocked = False
         self.moved()
+        self._plan()
         if self._upstream is not None:
             self._upstream.resume()
 

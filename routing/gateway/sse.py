@@ -72,6 +72,7 @@ class SseReader:
 
     __slots__ = (
         "_inside",
+        "_plain",
         "_strip_usage",
         "_tail",
         "content",
@@ -86,6 +87,8 @@ class SseReader:
         self._strip_usage = strip_usage
         self._tail = b""
         self._inside = False
+        # Content flows, and what comes next begins an event.
+        self._plain = False
         self.content = False
         self.done = False
         self.failure = ""
@@ -105,9 +108,7 @@ class SseReader:
 
     def feed(self, data: bytes) -> bytes:
         if (
-            self.content
-            and not self._tail
-            and not self._inside
+            self._plain
             and data.endswith(_ENDS)
             and data.startswith(b"data:")
             and not _NOTABLE.search(data)
@@ -137,10 +138,12 @@ class SseReader:
             start = end
             if self._over():
                 self._tail = b""
+                self._plain = False
                 return b"".join(passed)
         self._tail = buffer[start:]
         if self._inside or len(self._tail) > EVENT_BYTES:
             passed.append(self._pass_part())
+        self._plain = self.content and not self._tail and not self._inside
         return b"".join(passed)
 
     def _pass_part(self) -> bytes:

@@ -36,8 +36,16 @@ def gateway(
     publish(
         control,
         shared_gateway,
-        route("m", {"v1": (10_000, [one, other])}, first_content_s=0.5, idle_s=0.5),
-        route("solo", {"v1": (10_000, [one])}, first_content_s=0.5, total_s=1),
+        route(
+            "m",
+            {"v1": (10_000, [one, other])},
+            timeouts={"first_content_s": 0.5, "idle_s": 0.5},
+        ),
+        route(
+            "solo",
+            {"v1": (10_000, [one])},
+            timeouts={"first_content_s": 0.5, "total_s": 1},
+        ),
         route("vectors", {"v1": (10_000, [one])}, kind="embedding"),
         route("ranks", {"v1": (10_000, [one])}, kind="rerank"),
         route("empty", {}),
@@ -319,7 +327,7 @@ def test_an_address_that_swallows_connections_is_left_in_time(
     control.probe("hole-v1-1")
     control.probe("hole-v2-1")
     versions = {"v1": (10_000, [address])}
-    publish(control, gateway, route("hole", versions, connect_s=0.3))
+    publish(control, gateway, route("hole", versions, timeouts={"connect_s": 0.3}))
     began = time.monotonic()
     reply = gateway.chat(key, "hole")
     assert (reply.status, reply.code) == (502, "upstream_error")

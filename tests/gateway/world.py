@@ -110,7 +110,7 @@ def route(
     *,
     kind: str = "chat",
     retries: int = 1,
-    **timeouts: float,
+    timeouts: dict[str, float] | None = None,
 ) -> RouteEntry:
     """Version name → (weight, addresses); replicas are ``<model>-<version>-<n>``."""
     return RouteEntry(
@@ -118,7 +118,7 @@ def route(
         kind=kind,
         created=1_700_000_000,
         generation=7,
-        settings=RouteSettings(timeouts=Timeouts(**timeouts), retries=retries),
+        settings=RouteSettings(timeouts=Timeouts(**(timeouts or {})), retries=retries),
         versions=tuple(
             VersionEntry(
                 name,
@@ -291,11 +291,19 @@ class GatewayProcess:
             % (key.encode(), len(encoded), encoded)
         )
 
-    def metric(self, line_start: str) -> float:
-        """The sum over all series that begin like this."""
-        text = self.request("GET", "/metrics").body.decode()
-        lines = [line for line in text.splitlines() if line.startswith(line_start)]
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
+    def metric(self, name: str, *labels: str) -> float:
+        """The sum over this gateway's own series that have these labels."""
+        wanted = (f'gateway="{self.id}"', *labels)
+        lines = self.request("GET", "/metrics").body.decode().splitlines()
+        return sum(
+            float(line.rsplit(" ", 1)[1])
+            for line in lines
+            if line.startswith(f"{name}{{") and all(part in line for part in wanted)
+        )
+
+    @property
+    def id(self) -> str:
+        return str(self.request("GET", "/readyz").json["gateway"])
 
     def signal(self, number: int = signal.SIGTERM) -> None:
         assert self.process is not None
@@ -313,20 +321,20 @@ class GatewayProcess:
 
 def read_until(connection: socket.socket, mark: bytes, within_s: float = 10) -> bytes:
     """What arrives until the mark has; the end of the connection ends it too."""
-    data = b""
+    data = bytearray()
     deadline = time.monotonic() + within_s
-    while mark not in data:
+    while data.find(mark, max(0, len(data) - 65536 - len(mark))) < 0:
         left = deadline - time.monotonic()
-        assert left > 0, f"no {mark!r} in {data[-500:]!r}"
+        assert left > 0, f"no {mark!r} in {bytes(data[-500:])!r}"
         if select.select([connection], [], [], left)[0]:
             try:
                 part = connection.recv(65536)
             except ConnectionResetError:
-                return data
+                break
             if not part:
-                return data
+                break
             data += part
-    return data
+    return bytes(data)
 
 
 def read_all(connection: socket.socket, within_s: float = 10) -> bytes:
