@@ -8,6 +8,7 @@ answer, or has lost its data, keys that were seen stay good for a grace time.
 from __future__ import annotations
 
 import asyncio
+import functools
 import hmac
 import logging
 import time
@@ -36,6 +37,9 @@ UNKNOWN_KEYS = 10_000
 UNKNOWN_S = 1.0
 REREAD_S = 30.0
 _NAMES = feed.feed_names(feed.KEYS)
+
+# The same few texts come again and again.
+_public_id = functools.lru_cache(maxsize=16_384)(key_public_id)
 
 Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 Verdict = KeyEntry | Problem
@@ -84,7 +88,7 @@ class Auth:
         Raises ``Refusal``: 401 for a key known to be bad, 503 for one that cannot
         be decided now.
         """
-        public_id = key_public_id(text)
+        public_id = _public_id(text)
         if public_id is None:
             raise Refusal(invalid_api_key("The key is missing or has no valid form."))
         seen = self._seen.get(public_id)

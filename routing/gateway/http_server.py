@@ -201,6 +201,7 @@ class HttpServer(ReplyWriter, asyncio.Protocol):
         assert request is not None
         request.head_done = True
         request.method = self._parser.get_method().decode("ascii")
+        request.path = request.url.partition(b"?")[0].decode("ascii", "replace")
         _check_head(request, self._parser.get_http_version())
         request.close = not (request.http_11 and self._parser.should_keep_alive())
         request.limit = self._body_limit(request)

@@ -249,7 +249,7 @@ class Relay:
     def _judge(self, answer: Answer) -> Passing:
         """How this answer is passed on, by its head."""
         exchange = self.exchange
-        exchange.first_byte_ms = exchange.elapsed_ms()
+        exchange.first_byte_at = time.monotonic()
         assert self._candidate is not None
         self._candidate.replica.state.answered()
         if answer.status >= 300:
@@ -262,9 +262,7 @@ class Relay:
 
     def content_reached(self) -> None:
         """From here on nothing is retried, and the idle timer runs."""
-        now = time.monotonic()
-        exchange = self.exchange
-        exchange.first_content_ms = exchange.elapsed_ms()
+        now = self.exchange.first_content_at = time.monotonic()
         self._waited_s += now - self._attempt_started
         self._hold_at = NEVER
         self.moved()
@@ -349,13 +347,13 @@ class Relay:
             assert self._candidate is not None
             self._candidate.replica.state.refused(time.monotonic())
             self._fail(failure.connect("no answer in time"))
-        elif self.exchange.first_content_ms is None:
+        elif self.exchange.first_content_at is None:
             self._out_of_time("no content in time")
         else:
             self._out_of_time("it went silent")
 
     def _out_of_time(self, what: str) -> None:
-        if self.exchange.first_content_ms is None:
+        if self.exchange.first_content_at is None:
             self._fail(failure.timed_out(what))
         else:
             self.broke(errors.upstream_timeout(what))
@@ -379,6 +377,8 @@ class Relay:
     def _finish(self) -> None:
         if not self._finished:
             self._finished = True
+            # Each knows the other: without the cycle both go at once.
+            self._passing = None
             self.clock.forget(self)
             self._host.relay_closed(self._model)
 
