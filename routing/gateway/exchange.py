@@ -7,8 +7,8 @@ from typing import Protocol
 
 from routing.contracts.outcome import Attempt, Ending, Outcome
 from routing.gateway import errors
-from routing.gateway.errors import Headers, Problem
-from routing.gateway.http_reply import JSON
+from routing.gateway.errors import Problem
+from routing.gateway.header_lines import JSON, header_lines
 from routing.gateway.http_server import HttpServer
 from routing.gateway.ids import client_request_id
 from routing.gateway.request import Request
@@ -29,10 +29,6 @@ class Forwarding(Protocol):
     def client_blocked(self) -> None: ...
     def client_ready(self) -> None: ...
     def shut(self, problem: Problem) -> None: ...
-
-
-def header_lines(headers: Headers) -> bytes:
-    return b"".join(b"%b: %b\r\n" % header for header in headers)
 
 
 class Exchange:

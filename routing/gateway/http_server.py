@@ -207,7 +207,7 @@ class HttpServer(ReplyWriter, asyncio.Protocol):
         request.limit = self._body_limit(request)
         if int(request.headers.get(b"content-length", b"0")) > request.limit:
             raise Refusal(errors.request_too_large(request.limit))
-        if self.request is None:
+        if self.request is None and not self._waiting:
             self._welcome_body(request)
 
     def on_body(self, part: bytes) -> None:

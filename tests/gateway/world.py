@@ -323,10 +323,12 @@ def read_until(connection: socket.socket, mark: bytes, within_s: float = 10) -> 
     """What arrives until the mark has; the end of the connection ends it too."""
     data = bytearray()
     deadline = time.monotonic() + within_s
+    readable = select.poll()
+    readable.register(connection, select.POLLIN)
     while data.find(mark, max(0, len(data) - 65536 - len(mark))) < 0:
         left = deadline - time.monotonic()
         assert left > 0, f"no {mark!r} in {bytes(data[-500:])!r}"
-        if select.select([connection], [], [], left)[0]:
+        if readable.poll(left * 1000):
             try:
                 part = connection.recv(65536)
             except ConnectionResetError:
