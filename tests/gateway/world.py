@@ -346,8 +346,11 @@ def read_all(connection: socket.socket, within_s: float = 10) -> bytes:
 
 @contextmanager
 def gateway(folder: Path, redis_url: str, **kwargs: Any) -> Iterator[GatewayProcess]:
+    """Whatever a test did to it, the gateway itself must not have stumbled."""
     process = GatewayProcess(folder, redis_url, **kwargs)
     try:
         yield process.start()
     finally:
         process.stop()
+    text = process.err.read_text()
+    assert "Traceback" not in text, text
