@@ -28,6 +28,9 @@ def isolated(
     """No test touches the data directory or the Redis of a running Sluice."""
     django_settings.REDIS_URL = valkey_server.url
     django_settings.DATA_DIR = tmp_path_factory.mktemp("data")
+    # Whitenoise warns of a folder that is not there.
+    django_settings.STATIC_ROOT = django_settings.DATA_DIR / "static"
+    django_settings.STATIC_ROOT.mkdir()
     django_settings.STORAGES = {
         "staticfiles": {
             "BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"
