@@ -6,6 +6,9 @@ from typing import Any
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
+from django.core.exceptions import ImproperlyConfigured
+
+from console.client_address import networks
 
 
 @register()
@@ -37,4 +40,14 @@ def ports_differ(**_: Any) -> list[CheckMessage]:
                 id="console.E001",
             )
         ]
+    return []
+
+
+@register()
+def trusted_proxies_are_networks(**_: Any) -> list[CheckMessage]:
+    """Told at the start, not by the first request that a proxy forwards."""
+    try:
+        networks(tuple(settings.TRUSTED_PROXIES))
+    except ImproperlyConfigured as error:
+        return [Error(str(error), hint="Like 10.0.0.0/8, 192.0.2.7", id="console.E002")]
     return []

@@ -30,6 +30,9 @@ class ChildSpec:
     stdout_raw: bool = False
 
 
+# The node that this machine's worker is.
+LOCAL_NODE = "local"
+
 # A unix socket's name has at most 107 bytes on Linux and 103 on macOS.
 _SOCKET_NAME_BYTES = 100
 
@@ -88,9 +91,9 @@ def django_specs() -> list[ChildSpec]:
         ChildSpec(
             "worker",
             (
-                *(*celery, "worker", "--queues", "celery,node.local"),
+                *(*celery, "worker", "--queues", f"celery,node.{LOCAL_NODE}"),
                 *("--concurrency", "2", "--without-gossip", "--without-mingle"),
-                *("--hostname", "local@%h", "--loglevel", "INFO"),
+                *("--hostname", f"{LOCAL_NODE}@%h", "--loglevel", "INFO"),
             ),
         ),
         ChildSpec(

@@ -23,6 +23,7 @@ from cluster.services import (
     version_create,
 )
 from console.accounts.secret_files import secret_file_replace, secret_file_stage
+from console.children import LOCAL_NODE
 from routing.contracts.keys import SCOPE_CHOOSE_VERSION
 from routing.models import Team
 from routing.services import key_issue, team_create, weights_set
@@ -30,7 +31,6 @@ from routing.services.inventory import routes_align
 
 ACTOR = Actor("command", "demo")
 MODEL = "smollm2"
-NODE = "local"
 WEIGHTS_BP = {"v1": 9000, "v2": 1000}
 REPLICAS = {"v1": 2, "v2": 1}
 
@@ -101,7 +101,7 @@ def demo_seed(*, data_dir: Path) -> bool:
 
 def _model_seed(release: _Release) -> None:
     model = model_create(name=MODEL, description=release.about, actor=ACTOR)
-    node: Node = node_register(name=NODE, actor=ACTOR)
+    node: Node = node_register(name=LOCAL_NODE, actor=ACTOR)
     for name, count in REPLICAS.items():
         version = version_create(
             model=model,

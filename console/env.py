@@ -53,3 +53,8 @@ def env_bind(name: str, default: str) -> tuple[str, int]:
     if not separator or not host or not port.isdigit() or int(port) > 65535:
         raise ImproperlyConfigured(f"{name} must be host:port, not {raw!r}.")
     return host.strip("[]"), int(port)
+
+
+def broker_url(redis_url: str) -> str:
+    """A Redis URL as Celery spells it: ``unix://`` is ``redis+socket://`` there."""
+    return redis_url.replace("unix://", "redis+socket://", 1)

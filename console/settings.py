@@ -7,8 +7,10 @@ One file, grouped by topic. What a person may set comes from the environment
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
+import tempfile
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.translation import gettext_lazy as _
 
-from console.env import env_bind, env_int, env_list, env_secret, env_str
+from console.env import broker_url, env_bind, env_int, env_list, env_secret, env_str
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(env_str("SLUICE_DATA_DIR", str(BASE_DIR / "var"))).resolve()
@@ -44,22 +46,28 @@ SECURE_PROXY_SSL_HEADER = (
 
 
 def _secret_key() -> str:
-    """The configured key, else one made at the first start and kept (mode 0600)."""
+    """The configured key, else one made at the first start and kept (mode 0600).
+
+    The file appears whole or not at all: several processes may start at once.
+    """
     if key := env_secret("SLUICE_SECRET_KEY"):
         return key
     path = DATA_DIR / "secret-key"
     try:
         DATA_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
+        if not path.exists():
+            with tempfile.NamedTemporaryFile("w", dir=DATA_DIR, prefix=".key-") as file:
+                file.write(secrets.token_urlsafe(48))
+                file.flush()
+                os.fsync(file.fileno())
+                with contextlib.suppress(FileExistsError):
+                    # Unlike a rename, a link never takes another's place.
+                    os.link(file.name, path)
         return path.read_text(encoding="ascii").strip()
     except OSError:
         # An unwritable data directory is reported in one sentence by the command
         # that needs it; loading the settings must not be what fails.
         return secrets.token_urlsafe(48)
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(key := secrets.token_urlsafe(48))
-    return key
 
 
 SECRET_KEY = _secret_key()
@@ -205,7 +213,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 # Empty means the embedded Valkey; the supervisor then sets REDIS_URL for its
 # children. A unix socket is written unix:///path.
 REDIS_URL = env_secret("REDIS_URL")
-CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
+CELERY_BROKER_URL = broker_url(REDIS_URL)
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
@@ -219,6 +227,9 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "visibility_timeout": 3600,
     "socket_timeout": 10,
     "socket_connect_timeout": 3,
+    # A nudge that finds no broker is given up at once, not after seconds in which
+    # a page hangs. (Workers and beat reconnect by rules of their own.)
+    "max_retries": 0,
 }
 
 # Language and time ---------------------------------------------------------

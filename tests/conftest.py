@@ -12,6 +12,7 @@ from django.conf import settings as django_settings
 from cluster import live
 from cluster.actor import Actor
 from console.celery import app as celery_app
+from console.env import broker_url
 from tests import services
 
 
@@ -36,7 +37,7 @@ def isolated(
             "BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"
         }
     }
-    celery_app.conf.broker_url = valkey_server.url.replace("unix", "redis+socket", 1)
+    celery_app.conf.update(broker_url=broker_url(valkey_server.url))
     live.redis_client.cache_clear()
 
 

@@ -7,6 +7,7 @@ pages, the API and the metrics all show. Pure: no Django, no clock of its own.
 
 from __future__ import annotations
 
+from cluster.health.probing import Reading
 from cluster.health.record import (
     Admin,
     AdminAxis,
@@ -28,6 +29,7 @@ __all__ = [
     "ProbeAxis",
     "Process",
     "ProcessAxis",
+    "Reading",
     "Record",
     "State",
     "record_decode",

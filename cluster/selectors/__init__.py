@@ -2,6 +2,22 @@
 
 from __future__ import annotations
 
-from cluster.selectors.replicas import ReplicaView, replica_list, replica_views
+from cluster.selectors.models import model_get, version_get
+from cluster.selectors.nodes import node_get, node_list
+from cluster.selectors.replicas import (
+    ReplicaView,
+    replica_get,
+    replica_list,
+    replica_views,
+)
 
-__all__ = ["ReplicaView", "replica_list", "replica_views"]
+__all__ = [
+    "ReplicaView",
+    "model_get",
+    "node_get",
+    "node_list",
+    "replica_get",
+    "replica_list",
+    "replica_views",
+    "version_get",
+]

@@ -5,10 +5,13 @@ from dataclasses import dataclass
 
 import redis
 from django.db.models import QuerySet
+from django.utils.translation import gettext as _
 
 from cluster import live
+from cluster.errors import Missing
 from cluster.health import Record, State, state_merge
 from cluster.models import Replica
+from cluster.selectors.names import name_possible
 
 
 @dataclass(frozen=True)
@@ -25,11 +28,25 @@ def replica_list(
 ) -> QuerySet[Replica]:
     """Replicas with their version, model and node, in a stable order."""
     replicas = Replica.objects.select_related("version__model", "node")
+    if model and not name_possible(model):
+        return replicas.none()
     if model:
         replicas = replicas.filter(version__model__name=model)
     if not include_removed:
         replicas = replicas.filter(removed_at__isnull=True)
     return replicas.order_by("version__model__name", "version_id", "number")
+
+
+def replica_get(*, replica_id: str) -> Replica:
+    """The replica with its version, model and node, or ``Missing``; a removed one
+    is missing."""
+    found = replica_list().filter(pk=replica_id) if name_possible(replica_id) else None
+    replica = found and found.first()
+    if not replica:
+        raise Missing(
+            _("There is no replica %(name)s.") % {"name": replica_id}, field="replica"
+        )
+    return replica
 
 
 def replica_views(replicas: Iterable[Replica]) -> list[ReplicaView]:

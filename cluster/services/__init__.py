@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cluster.services.artifacts import artifacts_verify
 from cluster.services.models import (
     model_create,
     model_delete,
@@ -9,6 +10,8 @@ from cluster.services.models import (
     version_create,
 )
 from cluster.services.nodes import node_register
+from cluster.services.probes import replicas_probe
+from cluster.services.reconcile import NodePass, node_reconcile, node_shutdown
 from cluster.services.replicas import (
     replica_address_set,
     replica_admin_set,
@@ -19,15 +22,20 @@ from cluster.services.replicas import (
 )
 
 __all__ = [
+    "NodePass",
+    "artifacts_verify",
     "model_create",
     "model_delete",
     "model_update",
+    "node_reconcile",
     "node_register",
+    "node_shutdown",
     "replica_address_set",
     "replica_admin_set",
     "replica_create",
     "replica_remove",
     "replica_restart",
     "replica_running_set",
+    "replicas_probe",
     "version_create",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from functools import partial
 
 import redis
@@ -147,12 +148,13 @@ def replica_running_set(*, replica: Replica, running: bool, actor: Actor) -> Rep
 def replica_restart(*, replica: Replica, actor: Actor) -> Replica:
     """Replace the process by a fresh one, and start it if it was stopped."""
     _needs_process(replica)
-    Replica.objects.filter(pk=replica.pk).update(
+    changed = Replica.objects.filter(pk=replica.pk, removed_at__isnull=True).update(
         wanted_running=True, wanted_start=F("wanted_start") + 1
     )
-    replica.refresh_from_db()
-    audit_write(actor=actor, action="replica.restart", target=replica.id)
-    _follow(replica, reason="", actor=actor)
+    if changed:
+        replica.refresh_from_db()
+        audit_write(actor=actor, action="replica.restart", target=replica.id)
+        _follow(replica, reason="", actor=actor)
     return replica
 
 
@@ -165,6 +167,9 @@ def replica_remove(*, replica: Replica, actor: Actor) -> None:
     if changed:
         audit_write(actor=actor, action="replica.remove", target=replica.id)
         _follow(replica, reason=f"replica {replica.id} removed", actor=actor)
+        if replica.driver == Driver.STATIC:
+            # That of a process is dropped by its node, once it has ended.
+            transaction.on_commit(partial(_record_drop, replica.id))
 
 
 @transaction.atomic
@@ -207,6 +212,12 @@ def _admin_axis_push(replica: Replica) -> None:
         live.axis_write(replica.id, admin_axis(replica))
     except redis.RedisError:
         return
+
+
+def _record_drop(replica_id: str) -> None:
+    """A record that stays because Redis is absent does no harm: nobody reads it."""
+    with suppress(redis.RedisError):
+        live.record_delete(replica_id)
 
 
 def _node_nudge(replica: Replica) -> None:

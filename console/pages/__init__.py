@@ -15,13 +15,10 @@ from django_htmx.http import HttpResponseClientRedirect
 from cluster.actor import Actor
 from cluster.errors import Missing, Refused
 from console.accounts.models import User
+from console.client_address import client_address
 
 P = ParamSpec("P")
 View = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
-
-
-def client_address(request: HttpRequest) -> str:
-    return str(request.META.get("REMOTE_ADDR", ""))
 
 
 def actor_of(request: HttpRequest) -> Actor:

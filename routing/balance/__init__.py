@@ -1,0 +1,1 @@
+"""Which replica serves a request: pure, with time and randomness passed in."""

@@ -5,6 +5,7 @@
 ``sluice:snapshot#revision``            its ``<epoch>:<revision>``, written after it
 ``sluice:snapshot#notices``             pub/sub: a new revision was written
 ``sluice:gateway:<id>``                 JSON ``GatewayRecord``, expires
+``sluice:gateway:<id>#metrics``         its figures, for whichever gateway is asked
 ``sluice:gateways``                     sorted set of gateway ids by last renewal
 ``sluice:acks:<epoch>:<revision>``      hash gateway id → Unix time of application
 ``sluice:acks#notices``                 pub/sub: a gateway applied a revision
@@ -26,6 +27,10 @@ ACKS_KEPT_S = 7 * 86_400
 
 def gateway(gateway_id: str) -> str:
     return f"sluice:gateway:{gateway_id}"
+
+
+def gateway_metrics(gateway_id: str) -> str:
+    return f"sluice:gateway:{gateway_id}#metrics"
 
 
 def acks(epoch: int, revision: int) -> str:

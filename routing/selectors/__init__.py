@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 from routing.selectors.gateways import Applied, applied_state, gateway_list
-from routing.selectors.routes import RouteView, route_get, route_view
+from routing.selectors.revisions import (
+    revision_acks,
+    revision_get,
+    revision_list,
+    revisions_acknowledged,
+)
+from routing.selectors.routes import (
+    RouteView,
+    generation_list,
+    route_get,
+    route_view,
+)
+from routing.selectors.teams import key_get, key_list_valid, team_get
 
 __all__ = [
     "Applied",
     "RouteView",
     "applied_state",
     "gateway_list",
+    "generation_list",
+    "key_get",
+    "key_list_valid",
+    "revision_acks",
+    "revision_get",
+    "revision_list",
+    "revisions_acknowledged",
     "route_get",
     "route_view",
+    "team_get",
 ]

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
 from cluster.errors import Missing
 from cluster.models import Version
+from cluster.selectors.names import name_possible
 from routing.contracts.route import RouteSettings
 from routing.models import Generation, Route
 
@@ -21,7 +23,8 @@ class RouteView:
 
 
 def route_get(*, model: str) -> Route:
-    route = Route.objects.select_related("model").filter(model__name=model).first()
+    routes = Route.objects.select_related("model")
+    route = routes.filter(model__name=model).first() if name_possible(model) else None
     if route is None:
         raise Missing(_("There is no model %(name)s.") % {"name": model}, field="model")
     return route
@@ -47,3 +50,8 @@ def route_view(*, model: str) -> RouteView:
         settings=generation.decoded if generation else RouteSettings(),
         weights=[(version, weights.get(version.pk, 0)) for version in versions],
     )
+
+
+def generation_list(*, route: Route) -> QuerySet[Generation]:
+    """The generations of a route, newest first, with their weights."""
+    return route.generations.prefetch_related("weights__version").order_by("-number")

@@ -90,10 +90,7 @@ def route_settings_set(
     try:
         decoded = settings_decode(dict(settings))
     except msgspec.ValidationError as error:
-        message, _sep, path = str(error).partition(" - at `$.")
-        raise Refused(
-            message, code="bad_setting", field=path.rstrip("`") or "settings"
-        ) from error
+        raise _setting_refused(str(error)) from error
     plain: dict[str, Any] = msgspec.to_builtins(decoded)
     with transaction.atomic():
         route = _route_locked(route, generation)
@@ -113,6 +110,16 @@ def route_settings_set(
             actor=actor,
             action="route.set",
         )
+
+
+def _setting_refused(text: str) -> Refused:
+    """From msgspec's ``Object contains unknown field `x` - at `$.timeouts```."""
+    message, _sep, path = text.partition(" - at `$.")
+    fields = [path.rstrip("`")] if path else []
+    if "unknown field `" in message:
+        fields.append(message.split("`")[1])
+    field = ".".join(fields) or "settings"
+    return Refused(message, code="bad_setting", field=field)
 
 
 def generation_restore(

@@ -144,7 +144,17 @@ def test_completions_embeddings_rerank_and_pages(client: httpx.Client) -> None:
     assert client.get("/version").json() == {"version": "mock"}
     assert client.post("/tokenize", json={"prompt": "a b c"}).json()["count"] == 3
     assert "mock_requests_running 0" in client.get("/metrics").text
+    for _ in range(2):
+        assert client.head("/health").status_code == 405
     assert client.get("/v1/nothing").status_code == 404
+
+
+def test_strange_paths_do_not_fill_its_memory(
+    engine: MockEngine, client: httpx.Client
+) -> None:
+    for number in range(150):
+        client.get(f"/{number}")
+    assert len(engine.counters().paths) == 100
 
 
 def test_junk_is_a_bad_request_and_ends_nothing(client: httpx.Client) -> None:
@@ -392,6 +402,21 @@ def test_pipelined_requests_are_answered_in_order(engine: MockEngine) -> None:
             received += part
     places = [received.index(mark) for mark in (b'"w0"', b'"w0 w1"', b'"version"')]
     assert places == sorted(places)
+
+
+def test_any_number_of_requests_may_wait_their_turn(engine: MockEngine) -> None:
+    engine.set(delay_headers_ms=20)
+    slow = b"POST %s HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}" % CHAT.encode()
+    quick = b"GET /version HTTP/1.1\r\n\r\n" * 2000
+    last = b"GET /version HTTP/1.1\r\nconnection: close\r\n\r\n"
+    with socket.create_connection((engine.host, engine.port), timeout=5) as client:
+        client.sendall(slow + quick + last)
+        received = b""
+        while part := client.recv(65_536):
+            received += part
+    assert received.count(b"HTTP/1.1 200 OK") == 2002
+    counters = engine.counters()
+    assert (counters.requests, counters.completed, counters.running) == (1, 1, 0)
 
 
 def test_counters_add_up_when_clients_leave(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
+from pytest_django.fixtures import Settings
 
 from cluster.actor import Actor
 from cluster.errors import Missing, Refused
@@ -154,10 +155,10 @@ def test_a_data_directory_that_cannot_be_is_told_in_one_sentence(
 def test_the_command_says_what_is_lost_and_how_to_replace_it(
     tmp_path: Path,
     actor: Actor,
-    settings: object,
+    settings: Settings,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    settings.DATA_DIR = tmp_path  # type: ignore[attr-defined]
+    settings.DATA_DIR = tmp_path
     call_command("first_start")
     out = capsys.readouterr().out
     assert f"{tmp_path}/admin-password" in out and f"{tmp_path}/admin-token" in out

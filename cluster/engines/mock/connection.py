@@ -106,6 +106,7 @@ class Connection(asyncio.Protocol):
     # Playing.
 
     def _serve(self, request: Request) -> None:
+        self.due = None
         self.counted = request.generates
         if self.counted:
             self.engine.counters.begin()
@@ -162,7 +163,10 @@ class Connection(asyncio.Protocol):
         if not self.keep_alive:
             self.transport.close()
         elif self.waiting:
-            self._serve(self.waiting.popleft())
+            # In a loop turn of its own, for any number may wait.
+            self.counted = False
+            self.steps = iter(())
+            self.due = self.loop.call_soon(self._serve, self.waiting.popleft())
         elif self.engine.switches.keep_alive_s is not None:
             seconds = self.engine.switches.keep_alive_s
             self.idle = self.loop.call_later(seconds, self.transport.close)

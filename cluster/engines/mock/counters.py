@@ -6,6 +6,8 @@ import enum
 
 import msgspec
 
+_PATHS = 100
+
 
 class Ending(enum.StrEnum):
     """``aborted``: the client closed first. ``cut``: the mock did, on demand."""
@@ -19,7 +21,7 @@ class Counters(msgspec.Struct):
     """``requests`` = ``running`` + ``completed`` + ``aborted`` + ``cut``, at all times.
 
     All of them count requests that generate; ``paths`` counts every request but
-    those to ``/mock``.
+    those to ``/mock``, for the first hundred paths that come.
     """
 
     requests: int = 0
@@ -47,7 +49,9 @@ class Counters(msgspec.Struct):
             self.cut += 1
 
     def path(self, path: str) -> None:
-        self.paths[path] = self.paths.get(path, 0) + 1
+        seen = self.paths.get(path, 0)
+        if seen or len(self.paths) < _PATHS:
+            self.paths[path] = seen + 1
 
     def reset(self) -> None:
         """Forgets the past; requests that run go on being counted."""

@@ -5,25 +5,30 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from cluster.engines.mock import payloads
 from cluster.engines.mock.ask import Ask, Generation, ask_decode, generation
 from cluster.engines.mock.counters import Counters
-from cluster.engines.mock.steps import Script, Step, Stop, page, refusal
+from cluster.engines.mock.steps import Script, Step, Stop, head, page, refusal
 from cluster.engines.mock.stream import stream_script
 from cluster.engines.mock.switches import Switches, switches_decode, switches_merge
 from cluster.engines.mock.whole import answer_script, status_script, value_script
+
+Remembered = tuple[Step | Stop, ...]
+_Key = TypeVar("_Key")
 
 GENERATING = frozenset(
     {payloads.CHAT, payloads.COMPLETIONS, payloads.EMBEDDINGS, payloads.RERANK}
 )
 _LOADING = payloads.error(503, "Loading model", "unavailable_error")
-# Bounds what remembered scripts hold: at most 256 of at most 512 tokens each.
-_SCRIPTS = 256
+# Bounds what is remembered: scripts of at most so many tokens, asked for by bodies
+# of at most so many bytes, and at most so many of each.
 _SCRIPT_TOKENS = 512
+_ASK_BYTES = 4096
+_REMEMBERED = 256
 # Names whose values a recorded request keeps to itself.
 _SECRETS = frozenset(
     {b"authorization", b"x-api-key", b"cookie", b"proxy-authorization"}
@@ -52,12 +57,16 @@ class Engine:
         self.at_start = switches
         self.counters = Counters()
         self.recorded: deque[dict[str, Any]] = deque(maxlen=100)
-        self._scripts: dict[Generation, tuple[Step | Stop, ...]] = {}
+        # Two levels, both under the current switches: equal bodies ask for equal
+        # answers, and most different bodies do so too.
+        self._asked: dict[tuple[str, bytes], Remembered] = {}
+        self._scripts: dict[Generation, Remembered] = {}
         self.set(switches)
 
     def set(self, switches: Switches) -> None:
         self.switches = switches
         self._random = random.Random(switches.seed)
+        self._asked.clear()
         self._scripts.clear()
 
     def answer(self, request: Request) -> Script:
@@ -69,6 +78,10 @@ class Engine:
             self._record(request)
         if not request.generates:
             return self._page(request)
+        # A hit is a plain request without switches of its own: the fast path.
+        script = self._asked.get((path, request.body))
+        if script is not None and b"x-mock" not in request.headers:
+            return script
         try:
             return self._generate(request)
         except (msgspec.DecodeError, ValueError) as error:
@@ -94,16 +107,15 @@ class Engine:
         )
         if own or switches.huge_body_bytes or wanted.tokens > _SCRIPT_TOKENS:
             return _script(wanted, switches)
-        return self._remembered(wanted)
+        return self._remembered(wanted, request)
 
-    def _remembered(self, wanted: Generation) -> Script:
-        """The script under the current switches, made once: this is the fast path."""
+    def _remembered(self, wanted: Generation, request: Request) -> Script:
         script = self._scripts.get(wanted)
         if script is None:
             script = tuple(_script(wanted, self.switches))
-            if len(self._scripts) >= _SCRIPTS:
-                self._scripts.clear()
-            self._scripts[wanted] = script
+            _remember(self._scripts, wanted, script)
+        if len(request.body) <= _ASK_BYTES and not self.switches.fail_rate:
+            _remember(self._asked, (request.path, request.body), script)
         return script
 
     def _page(self, request: Request) -> Script:
@@ -123,6 +135,9 @@ class Engine:
                 return _json(payloads.models(self.model))
             if path == "/version":
                 return _json({"version": "mock"})
+        if request.method == b"HEAD":
+            # A body here would be taken for the next answer.
+            return (Step(head(405, {"allow": "GET, POST"}, length=0)),)
         return refusal(404, "The mock engine has no such page.")
 
     def _health(self) -> Script:
@@ -171,6 +186,12 @@ class Engine:
                 "body": request.body.decode("utf-8", "replace"),
             }
         )
+
+
+def _remember(memory: dict[_Key, Remembered], key: _Key, script: Remembered) -> None:
+    if len(memory) >= _REMEMBERED:
+        memory.clear()
+    memory[key] = script
 
 
 def _own_switches(request: Request, ask: Ask) -> dict[str, Any]:

@@ -11,16 +11,24 @@ import redis
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError
 
 from cluster import live
 from cluster.errors import Refused
+from cluster.health import Label
+from cluster.models import Node
+from cluster.selectors import replica_list, replica_views
+from cluster.services import node_shutdown
+from console.celery import app as celery_app
 from console.children import (
+    LOCAL_NODE,
     CannotStart,
     django_specs,
     gateway_specs,
     valkey_socket,
     valkey_spec,
 )
+from console.env import broker_url
 from console.startup import (
     data_dir_held,
     database_prepare,
@@ -28,6 +36,11 @@ from console.startup import (
     static_prepare,
 )
 from console.supervisor import Supervisor
+
+# How long the welcome waits for replicas: the demo's first answer should not be
+# an error. Larger models go on loading after it.
+REPLICAS_START_S = 20.0
+_ON_THE_WAY = (Label.REGISTERED, Label.STARTING, Label.LOADING)
 
 
 class Command(BaseCommand):
@@ -59,6 +72,7 @@ class Command(BaseCommand):
         embedded = not settings.REDIS_URL
         if embedded:
             settings.REDIS_URL = f"unix://{valkey_socket(settings.DATA_DIR)}"
+            celery_app.conf.update(broker_url=broker_url(settings.REDIS_URL))
         supervisor = Supervisor(
             log_dir=settings.DATA_DIR / "log",
             environment=child_environment(),
@@ -85,6 +99,10 @@ class Command(BaseCommand):
         static_prepare()
         supervisor.add(django_specs())
         supervisor.run_until(self._ready, every_s=0.05)
+        patience = time.monotonic() + REPLICAS_START_S
+        supervisor.run_until(
+            lambda: replicas_started() or time.monotonic() > patience, every_s=0.1
+        )
         if not supervisor.asked_to_stop:
             self._welcome()
         supervisor.run_until(lambda: False)
@@ -97,10 +115,19 @@ class Command(BaseCommand):
         self._say("stopping: open streams get up to 30 s (Ctrl-C again: at once)")
         supervisor.stop([c for c in children if c.name.startswith("gateway-")])
         supervisor.stop([c for c in children if c.name in ("beat", "worker")])
-        # replicas
+        self._stop_replicas()
         supervisor.stop([c for c in children if c.name != "valkey"])
         supervisor.stop(children)
         self._say("stopped")
+
+    def _stop_replicas(self) -> None:
+        """The processes of this machine's node; they start again next time."""
+        try:
+            node = Node.objects.filter(name=LOCAL_NODE).first()
+            if node is not None and not node_shutdown(node=node):
+                self._say("some replicas did not end in time")
+        except DatabaseError as error:
+            self._say(f"replicas were not stopped: {error}")
 
     def _ready(self) -> bool:
         return all(
@@ -153,6 +180,15 @@ def bind_text(bind: tuple[str, int]) -> str:
     """``host:port`` as it stands in a URL."""
     host, port = bind
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def replicas_started() -> bool:
+    """Whether no replica of this machine is still on its way up."""
+    mine = replica_list().filter(node__name=LOCAL_NODE, wanted_running=True)
+    return not any(
+        view.state is None or view.state.label in _ON_THE_WAY
+        for view in replica_views(mine)
+    )
 
 
 def redis_answers() -> bool:

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+
+from cluster.health import Reading
+
+# Launch parameters as a version keeps them: flat, without leading hyphens.
+Params = Mapping[str, str | int | float | bool]
+
+
+class LaunchOrder(msgspec.Struct, frozen=True):
+    """What a process is to be started with; ``artifact`` is None when it has none."""
+
+    served_name: str
+    host: str
+    port: int
+    artifact: Path | None
+    params: Params
+
+
+class LaunchRefused(Exception):
+    """This version cannot be started here; nothing was. ``reason`` is a code."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+class Engine:
+    """One server program. The modules beside this one say how theirs differs."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    # Engines that answer 404 to a name they do not serve list the names they do;
+    # the list is then part of health. Empty where any name is accepted.
+    models_path: ClassVar[str] = ""
+
+    def health_path(self, params: Params) -> str:
+        """The path to ask; ``params`` may change it where the engine is unknown."""
+        return "/health"
+
+    def classify(self, status: int, body: bytes) -> Reading:
+        """What an answer on the health path means."""
+        raise NotImplementedError
+
+    def offers(self, served_name: str, status: int, body: bytes) -> Reading:
+        """What an answer on ``models_path`` means for this name."""
+        raise NotImplementedError
+
+    def launch(self, order: LaunchOrder) -> list[str]:
+        """The command that starts it, without a shell; raises ``LaunchRefused``."""
+        raise LaunchRefused(
+            "not_launchable",
+            f"Sluice does not start {self.title} yet: start it yourself and add it "
+            "as a static replica.",
+        )

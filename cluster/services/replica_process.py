@@ -1,0 +1,194 @@
+"""One step for the process of one replica, on the node that runs it."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import time
+from collections.abc import Collection
+
+import msgspec
+from django.conf import settings
+
+from cluster.actor import SYSTEM
+from cluster.drivers import decision
+from cluster.drivers.checksum import ChecksumCache
+from cluster.drivers.decision import Act, Seen, Wanted
+from cluster.drivers.files import NodeFiles
+from cluster.drivers.identity import (
+    Identity,
+    began_at,
+    group_signal,
+    is_alive,
+    reap,
+)
+from cluster.drivers.notes import Notes, notes_read, notes_write
+from cluster.drivers.replica_log import log_size, log_tail, log_trim
+from cluster.drivers.spawn import SpawnFailed, exit_wait, spawn
+from cluster.engines import ArtifactMissing, LaunchRefused
+from cluster.health import Process, ProcessAxis
+from cluster.models import Replica
+from cluster.services.artifacts import Unverified
+from cluster.services.launch import Launch, launch_prepare
+from cluster.services.replicas import replica_address_set
+
+_SIGNALS = {Act.TERMINATE: signal.SIGTERM, Act.KILL: signal.SIGKILL}
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What a step needs of its node; ``ports`` are kept by other replicas.
+
+    ``shutting_down`` stops every process, whatever is wanted for the time after.
+    """
+
+    files: NodeFiles
+    checksums: ChecksumCache
+    ports: Collection[int]
+    shutting_down: bool = False
+
+
+def identity_of(replica: Replica) -> Identity | None:
+    """The process on the replica's row, which need not live any more."""
+    if replica.pid is None or replica.pid_started is None:
+        return None
+    return Identity(replica.pid, replica.pid_started, replica.boot_id)
+
+
+def notes_of(replica: Replica, files: NodeFiles) -> Notes:
+    """What was noted of the process on the row; nothing, if of another one.
+
+    Someone who is cut off between writing the row and the notes leaves such notes.
+    """
+    notes = notes_read(files.notes(replica.id))
+    return notes if notes.pid == (replica.pid or 0) else Notes()
+
+
+def process_step(replica: Replica, around: Surroundings) -> ProcessAxis:
+    """Bring the process one step nearer to what is wanted; its axis afterwards."""
+    files = around.files
+    notes = notes_of(replica, files)
+    now = round(time.time(), 3)
+    seen = _seen(replica, notes, files, now)
+    running = replica.wanted_running and replica.removed_at is None
+    running = running and not around.shutting_down
+    step = decision.decide(Wanted(running, replica.wanted_start), seen, now)
+    notes = msgspec.structs.replace(
+        notes,
+        axis=step.axis,
+        pid=replica.pid or 0,
+        tried_for=replica.started_for if seen.alive else notes.tried_for,
+    )
+    if step.act is Act.START:
+        notes = _start(replica, notes, seen.axis, around)
+    elif step.act is not Act.NOTHING and replica.pid is not None:
+        group_signal(replica.pid, _SIGNALS[step.act])
+    if notes != notes_read(files.notes(replica.id)):
+        notes_write(files.notes(replica.id), notes)
+    log_trim(files.log(replica.id))
+    return notes.axis
+
+
+def _seen(replica: Replica, notes: Notes, files: NodeFiles, now: float) -> Seen:
+    identity = identity_of(replica)
+    if identity and is_alive(identity):
+        return Seen(
+            axis=notes.axis,
+            alive=True,
+            began=began_at(identity),
+            started_for=replica.started_for,
+            tried_for=notes.tried_for,
+        )
+    seen = Seen(axis=notes.axis, alive=False, tried_for=notes.tried_for, ended_at=now)
+    if identity is None or notes.axis.state is not Process.RUNNING:
+        return seen
+    reap(identity.pid)
+    exit_ = exit_wait(files.exit(replica.id), identity.pid)
+    tail = log_tail(files.log(replica.id), start=notes.log_start)
+    text = exit_.text if exit_ else "Ended; how is not on record."
+    return msgspec.structs.replace(
+        seen,
+        ended_at=round(exit_.at, 3) if exit_ else now,
+        reason=exit_.reason if exit_ else "unknown",
+        detail=f"{text} Last lines: {tail}" if tail else text,
+    )
+
+
+def _start(
+    replica: Replica, notes: Notes, before: ProcessAxis, around: Surroundings
+) -> Notes:
+    """Start the process. The notes say how that went, and why if it did not."""
+    notes = msgspec.structs.replace(
+        notes, tried_for=replica.wanted_start, start=secrets.token_hex(8)
+    )
+    log_trim(around.files.log(replica.id))
+    log_start = log_size(around.files.log(replica.id))
+    restarts = notes.axis.restarts
+    try:
+        launch = launch_prepare(
+            replica,
+            owner=around.files.owner,
+            start=notes.start,
+            checksums=around.checksums,
+            avoid_ports=around.ports,
+        )
+        identity = _spawn(replica, launch, around.files)
+    except Unverified as wanted:
+        since = before if before.state is Process.STARTING else notes.axis
+        axis = ProcessAxis(
+            Process.STARTING, since.since, "verifying", str(wanted), restarts=restarts
+        )
+        return msgspec.structs.replace(notes, axis=axis)
+    except (ArtifactMissing, LaunchRefused, SpawnFailed) as error:
+        axis = _failure(error, before, restarts)
+        return msgspec.structs.replace(notes, axis=axis)
+    if identity is None:
+        return msgspec.structs.replace(notes, axis=before)
+    axis = decision.running(began_at(identity), restarts=restarts)
+    return msgspec.structs.replace(
+        notes, axis=axis, pid=identity.pid, log_start=log_start
+    )
+
+
+def _failure(
+    error: ArtifactMissing | LaunchRefused | SpawnFailed,
+    before: ProcessAxis,
+    restarts: int,
+) -> ProcessAxis:
+    now = round(time.time(), 3)
+    if isinstance(error, ArtifactMissing):
+        return decision.failed(before, restarts, "artifact_missing", str(error), now)
+    return decision.failed(before, restarts, error.reason, error.detail, now)
+
+
+def _spawn(replica: Replica, launch: Launch, files: NodeFiles) -> Identity | None:
+    """Start it and put it on record; None when it is not wanted any more.
+
+    Neither a process that nobody recorded nor one that nobody wants stays behind.
+    """
+    replica_address_set(replica=replica, address=launch.address, actor=SYSTEM)
+    identity = spawn(
+        command=launch.command,
+        environment=launch.environment,
+        folder=settings.BASE_DIR,
+        log_file=files.log(replica.id),
+        exit_file=files.exit(replica.id),
+    )
+    row = {
+        "pid": identity.pid,
+        "pid_started": identity.started,
+        "boot_id": identity.boot_id,
+        "started_for": replica.wanted_start,
+    }
+    recorded = 0
+    try:
+        recorded = Replica.objects.filter(
+            pk=replica.pk, wanted_running=True, removed_at__isnull=True
+        ).update(**row)
+    finally:
+        if not recorded:
+            group_signal(identity.pid, signal.SIGKILL)
+    if not recorded:
+        return None
+    for name, value in row.items():
+        setattr(replica, name, value)
+    return identity

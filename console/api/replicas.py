@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+from typing import Annotated
+
+from django.http import Http404, HttpResponse
+from ninja import Path, Query, Router, Status
+from pydantic import BaseModel, ConfigDict, Field
+
+from cluster import services
+from cluster.actor import Actor
+from cluster.errors import Missing, Refused
+from cluster.health import Admin, Cause, Label, State
+from cluster.models import Driver, Node, Replica, Version
+from cluster.selectors import (
+    model_get,
+    node_get,
+    replica_get,
+    replica_list,
+    replica_views,
+    version_get,
+)
+from console.api.auth import ApiRequest
+from console.api.etags import IfMatch, etag_check, etag_of
+from console.api.paging import Paging, page
+from console.api.shapes import ACT, WRITE, Input, Page, answers, choices, moment
+
+router = Router(tags=["Replicas"])
+
+
+class StateOut(BaseModel):
+    """The state that the router sees. ``detail`` is the evidence in the words of
+    whoever saw it, ``next_try`` when a failed start is tried again."""
+
+    label: str = Field(json_schema_extra=choices(Label))
+    cause: str = Field(json_schema_extra=choices(Cause))
+    eligible: bool
+    since: datetime | None
+    detail: str
+    next_try: datetime | None
+
+
+class ReplicaOut(BaseModel):
+    """``state`` is null while Redis does not answer; ``pid`` is the process on its
+    node, null for a replica that Sluice does not run."""
+
+    id: str
+    model: str
+    version: str
+    number: int
+    driver: str
+    node: str | None
+    address: str
+    admin_state: str
+    wanted_running: bool
+    pid: int | None
+    created_at: datetime
+    state: StateOut | None
+
+
+class ReplicaPage(Page[ReplicaOut]):
+    pass
+
+
+class ReplicaCreate(Input):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "model": "qwen3-8b",
+                    "version": "v1",
+                    "driver": "static",
+                    "address": "http://10.0.0.5:8000",
+                }
+            ]
+        }
+    )
+    model: str
+    version: str
+    driver: str = Field(json_schema_extra=choices(Driver.values))
+    address: str = Field("", description="For static: where it answers.")
+    node: str | None = Field(None, description="For process: which node runs it.")
+
+
+def state_out(state: State | None) -> StateOut | None:
+    if state is None:
+        return None
+    return StateOut(
+        label=state.label,
+        cause=state.cause,
+        eligible=state.eligible,
+        since=moment(state.since),
+        detail=state.detail,
+        next_try=moment(state.next_try),
+    )
+
+
+def replicas_out(rows: list[Replica]) -> list[ReplicaOut]:
+    return [
+        ReplicaOut(
+            id=row.id,
+            model=row.version.model.name,
+            version=row.version.name,
+            number=row.number,
+            driver=row.driver,
+            node=row.node.name if row.node else None,
+            address=row.address,
+            admin_state=row.admin_state,
+            wanted_running=row.wanted_running,
+            pid=row.pid,
+            created_at=row.created_at,
+            state=state_out(view.state),
+        )
+        for view in replica_views(rows)
+        for row in [view.replica]
+    ]
+
+
+def replica_etag(row: Replica) -> str:
+    return etag_of(row.id, row.admin_state, row.wanted_running, row.wanted_start)
+
+
+def _answer(row: Replica, response: HttpResponse) -> ReplicaOut:
+    response["ETag"] = f'"{replica_etag(row)}"'
+    return replicas_out([row])[0]
+
+
+ModelFilter = Annotated[str, Query("", description="Only replicas of this model.")]
+
+
+@router.get("", response=answers(200, ReplicaPage, 422))
+def replica_list_page(
+    request: ApiRequest, paging: Query[Paging], model: ModelFilter = ""
+) -> ReplicaPage:
+    """Every replica with its state; removed ones are left out."""
+    rows, following = page(
+        request,
+        replica_list(model=model),
+        order=("version__model__name", "version_id", "number"),
+        paging=paging,
+        filters=("model",),
+    )
+    return ReplicaPage(items=replicas_out(rows), next=following)
+
+
+@router.post("", response=answers(201, ReplicaOut, *WRITE))
+def replica_create(
+    request: ApiRequest, body: ReplicaCreate, response: HttpResponse
+) -> Status[ReplicaOut]:
+    """A replica at a static address, or as a process that a node starts.
+
+    Loopback and private addresses are normal; link-local ones are refused.
+    """
+    version, node = _parts(body)
+    replica = services.replica_create(
+        version=version,
+        driver=body.driver,
+        address=body.address,
+        node=node,
+        actor=request.auth,
+    )
+    response["Location"] = f"{request.path}/{replica.id}"
+    return Status(201, _answer(replica_get(replica_id=replica.id), response))
+
+
+def _parts(body: ReplicaCreate) -> tuple[Version, Node | None]:
+    """What the body names. Here a missing one is a wrong field, not a wrong path."""
+    try:
+        version = version_get(model=model_get(name=body.model), name=body.version)
+        node = None if body.node is None else node_get(name=body.node)
+    except Missing as error:
+        raise Refused(
+            error.message, code=f"unknown_{error.field}", field=error.field
+        ) from error
+    return version, node
+
+
+@router.get("/{replica_id}", response=answers(200, ReplicaOut, 404))
+def replica_show(
+    request: ApiRequest, replica_id: str, response: HttpResponse
+) -> ReplicaOut:
+    """One replica with its state."""
+    return _answer(replica_get(replica_id=replica_id), response)
+
+
+@router.delete("/{replica_id}", response=answers(204, None, 404, 409, *ACT))
+def replica_remove(
+    request: ApiRequest, replica_id: str, if_match: IfMatch = None
+) -> Status[None]:
+    """Take a replica out for good; its process is stopped."""
+    replica = _seen(replica_id, if_match)
+    services.replica_remove(replica=replica, actor=request.auth)
+    return Status(204, None)
+
+
+def _seen(replica_id: str, if_match: str | None) -> Replica:
+    replica = replica_get(replica_id=replica_id)
+    etag_check(if_match, replica_etag(replica))
+    return replica
+
+
+def _run(replica: Replica, actor: Actor, running: bool) -> Replica:
+    return services.replica_running_set(replica=replica, running=running, actor=actor)
+
+
+def _admin(replica: Replica, actor: Actor, state: Admin) -> Replica:
+    return services.replica_admin_set(replica=replica, state=state, actor=actor)
+
+
+def _restart(replica: Replica, actor: Actor) -> Replica:
+    return services.replica_restart(replica=replica, actor=actor)
+
+
+_ACTIONS: dict[str, Callable[[Replica, Actor], Replica]] = {
+    "start": partial(_run, running=True),
+    "stop": partial(_run, running=False),
+    "restart": _restart,
+    "drain": partial(_admin, state=Admin.DRAINING),
+    "enable": partial(_admin, state=Admin.ENABLED),
+    "disable": partial(_admin, state=Admin.DISABLED),
+}
+
+Action = Annotated[str, Path(enum=list(_ACTIONS))]
+
+
+@router.post(
+    "/{replica_id}/{action}", response=answers(200, ReplicaOut, 404, 409, 422, *ACT)
+)
+def replica_act(
+    request: ApiRequest,
+    replica_id: str,
+    action: Action,
+    response: HttpResponse,
+    if_match: IfMatch = None,
+) -> ReplicaOut:
+    """Start, stop or restart its process (only where a node runs it); drain (no new
+    requests, those under way end in peace), disable or enable it for the router."""
+    if action not in _ACTIONS:
+        raise Http404
+    replica = _ACTIONS[action](_seen(replica_id, if_match), request.auth)
+    return _answer(replica, response)

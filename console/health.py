@@ -1,0 +1,168 @@
+"""Whether the console lives, whether it can do its job, and its numbers.
+
+Open to whoever reaches the port, as probes and scrapers expect, so none of it
+names a model, a team, a key or an address.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import redis
+from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
+from django.db import DatabaseError, connection
+from django.db.migrations.executor import MigrationExecutor
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.http import require_safe
+
+from cluster.health import Label
+from cluster.live import redis_client
+from cluster.models import Model
+from cluster.selectors import replica_list, replica_views
+from routing.models import Revision, Team
+from routing.selectors import applied_state, key_list_valid
+
+
+class Reason(NamedTuple):
+    code: str
+    detail: str
+
+
+@require_safe
+@login_not_required
+def livez(request: HttpRequest) -> HttpResponse:
+    """The process is up; nothing else is asked."""
+    return _plain({"status": "ok"})
+
+
+@require_safe
+@login_not_required
+def readyz(request: HttpRequest) -> HttpResponse:
+    """503 with reasons while the console cannot do its job.
+
+    Without a gateway it can: that is a warning. An absent gateway serves nobody,
+    but taking the console away too would help nobody to mend it.
+    """
+    reasons = [*_database_reasons(), *_redis_reasons()]
+    warnings = [] if reasons else _gateway_warnings()
+    body = {
+        "status": "not ready" if reasons else "ready",
+        "reasons": [reason._asdict() for reason in reasons],
+        "warnings": [warning._asdict() for warning in warnings],
+    }
+    return _plain(body, status=503 if reasons else 200)
+
+
+def _plain(body: Mapping[str, object], *, status: int = 200) -> HttpResponse:
+    response = JsonResponse(body, status=status)
+    response["Cache-Control"] = "no-store"
+    return response
+
+
+def _database_reasons() -> list[Reason]:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+        _migrations_check()
+    except _Unmigrated:
+        return [Reason("migrations", "The database lacks migrations.")]
+    except DatabaseError:
+        return [Reason("database", "The database does not answer.")]
+    return []
+
+
+class _Unmigrated(Exception):
+    pass
+
+
+@functools.cache
+def _migrations_check() -> None:
+    """Asked until they are applied: then they stay so while the process lives."""
+    executor = MigrationExecutor(connection)
+    if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+        raise _Unmigrated
+
+
+def _redis_reasons() -> list[Reason]:
+    try:
+        redis_client().ping()
+    except (redis.RedisError, ValueError):
+        return [Reason("redis", "Redis does not answer.")]
+    return []
+
+
+def _gateway_warnings() -> list[Reason]:
+    try:
+        applied = applied_state()
+    except (redis.RedisError, DatabaseError):
+        return [Reason("gateways", "The gateways cannot be asked for.")]
+    if not applied.of:
+        return [Reason("gateways", "No gateway is alive.")]
+    if not applied.complete:
+        text = f"{applied.gateways} of {applied.of} gateways apply the last revision."
+        return [Reason("revision", text)]
+    return []
+
+
+class Metric(NamedTuple):
+    """One Prometheus gauge; samples are pairs of labels, as text, and a value."""
+
+    name: str
+    help: str
+    samples: Iterable[tuple[str, int]]
+
+
+@require_safe
+@login_not_required
+def metrics(request: HttpRequest) -> HttpResponse:
+    """Prometheus text. What cannot be read now is left out, and ``_up`` says so."""
+    version = f'{{version="{settings.VERSION}"}}'
+    found = [Metric("build_info", "The release that runs.", [(version, 1)])]
+    for source, read in (("database", _policy_metrics), ("redis", _live_metrics)):
+        part: list[Metric] = []
+        with contextlib.suppress(DatabaseError, redis.RedisError, ValueError):
+            part = read()
+        up = [("", int(bool(part)))]
+        found += [Metric(f"{source}_up", f"Whether the {source} answers.", up), *part]
+    lines: list[str] = []
+    for metric in found:
+        name = f"sluice_{metric.name}"
+        lines += [f"# HELP {name} {metric.help}", f"# TYPE {name} gauge"]
+        lines += [f"{name}{labels} {value}" for labels, value in metric.samples]
+    return HttpResponse(
+        "\n".join(lines) + "\n", content_type="text/plain; version=0.0.4; charset=utf-8"
+    )
+
+
+def _policy_metrics() -> list[Metric]:
+    newest = Revision.objects.only("number").first()
+    teams = Team.objects.filter(disabled_at__isnull=True).count()
+    return [
+        Metric(
+            "revision", "The newest revision.", [("", newest.number if newest else 0)]
+        ),
+        Metric("models", "Models.", [("", Model.objects.count())]),
+        Metric("teams", "Teams that are not disabled.", [("", teams)]),
+        Metric("keys", "Keys in force.", [("", key_list_valid().count())]),
+    ]
+
+
+def _live_metrics() -> list[Metric]:
+    applied = applied_state()
+    views = replica_views(replica_list())
+    counts = Counter(view.state.label for view in views if view.state)
+    states = [(f'{{state="{label.value}"}}', counts[label]) for label in Label]
+    return [
+        Metric("gateways", "Live gateway processes.", [("", applied.of)]),
+        Metric(
+            "gateways_applied",
+            "Live gateway processes that apply the newest revision.",
+            [("", applied.gateways)],
+        ),
+        Metric("replicas", "Replicas by the state that the router sees.", states),
+    ]

@@ -1,0 +1,30 @@
+"""The better of two replicas, each picked at random.
+
+Two random choices keep the longest queue exponentially shorter than one
+(Mitzenmacher 1996), without the herd that "always the least loaded" sends to a
+replica whose load is not counted yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from routing.balance.draw import Rng
+from routing.balance.router import Replica
+
+
+def power_of_two(replicas: Sequence[Replica], rng: Rng) -> Replica:
+    """Of two different replicas the one with less in flight; a tie falls at random.
+
+    ``replicas`` must not be empty. The order of the picks is random already, so the
+    first of two equals is a fair choice.
+    """
+    count = len(replicas)
+    if count == 1:
+        return replicas[0]
+    first = int(rng.random() * count)
+    second = int(rng.random() * (count - 1))
+    if second >= first:
+        second += 1
+    one, other = replicas[first], replicas[second]
+    return other if other.state.in_flight < one.state.in_flight else one

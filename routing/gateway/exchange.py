@@ -1,0 +1,174 @@
+"""One request from its arrival to its outcome."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+from routing.contracts.outcome import Attempt, Ending, Outcome
+from routing.gateway import errors
+from routing.gateway.errors import Headers, Problem
+from routing.gateway.http_reply import JSON
+from routing.gateway.http_server import HttpServer
+from routing.gateway.ids import client_request_id
+from routing.gateway.request import Request
+
+
+class Sink(Protocol):
+    """Where outcomes go. ``id`` is the gateway's."""
+
+    id: str
+
+    def emit(self, outcome: Outcome) -> None: ...
+
+
+class Forwarding(Protocol):
+    """The part of an exchange that has gone on to a replica."""
+
+    def client_left(self) -> None: ...
+    def client_blocked(self) -> None: ...
+    def client_ready(self) -> None: ...
+    def shut(self, problem: Problem) -> None: ...
+
+
+def header_lines(headers: Headers) -> bytes:
+    return b"".join(b"%b: %b\r\n" % header for header in headers)
+
+
+class Exchange:
+    """What is known of a request so far; becomes exactly one outcome.
+
+    ``forwarding`` is set while a replica works for it. Everything that ends the
+    request calls ``close``; only the first call counts.
+    """
+
+    __slots__ = (
+        "attempts",
+        "client",
+        "closed",
+        "connect_ms",
+        "connection",
+        "first_byte_ms",
+        "first_content_ms",
+        "first_probability",
+        "first_version",
+        "forwarding",
+        "generation",
+        "key",
+        "model",
+        "replica",
+        "request",
+        "revision",
+        "sink",
+        "streamed",
+        "team",
+        "tokens",
+        "version",
+    )
+
+    def __init__(
+        self, sink: Sink, request: Request, connection: HttpServer, client: str
+    ) -> None:
+        self.sink = sink
+        self.request = request
+        self.connection = connection
+        self.client = client
+        self.closed = False
+        self.forwarding: Forwarding | None = None
+        self.team = self.key = self.model = ""
+        self.revision = self.generation = 0
+        self.first_version = self.version = self.replica = ""
+        self.first_probability = 0.0
+        self.attempts: list[Attempt] = []
+        self.streamed = False
+        self.connect_ms: float | None = None
+        self.first_byte_ms: float | None = None
+        self.first_content_ms: float | None = None
+        self.tokens: tuple[int | None, int | None] = (None, None)
+        connection.exchange = self
+
+    def elapsed_ms(self) -> float:
+        return round((time.monotonic() - self.request.arrived) * 1000, 3)
+
+    def refuse(self, problem: Problem, ending: Ending = Ending.REFUSED) -> None:
+        """Answer with an error; only before anything else was answered."""
+        body = problem.body()
+        if not self.close(problem.status, ending, problem.code, len(body)):
+            return
+        if problem.close:
+            self.connection.closing = True
+        self.connection.reply(
+            problem.status, JSON + header_lines(problem.headers), body
+        )
+
+    def answer(self, lines: bytes, body: bytes) -> None:
+        """A good answer of the gateway's own."""
+        if self.close(200, Ending.COMPLETED, "", len(body)):
+            self.connection.reply(200, lines, body)
+
+    def close(self, status: int, ending: Ending, code: str, bytes_out: int) -> bool:
+        """Emit the outcome; false when that was done before."""
+        if self.closed:
+            return False
+        self.closed = True
+        self.forwarding = None
+        self.sink.emit(self._outcome(status, ending, code, bytes_out))
+        return True
+
+    def shut(self) -> None:
+        """The process ends: break this request off, with a word to the client."""
+        if self.forwarding is not None:
+            self.forwarding.shut(errors.draining())
+        else:
+            self.refuse(errors.draining())
+
+    # The client's side ---------------------------------------------------------
+
+    def client_left(self) -> None:
+        if self.forwarding is not None:
+            self.forwarding.client_left()
+        self.close(499, Ending.CLIENT_LEFT, "client_disconnected", 0)
+
+    def client_blocked(self) -> None:
+        if self.forwarding is not None:
+            self.forwarding.client_blocked()
+
+    def client_ready(self) -> None:
+        if self.forwarding is not None:
+            self.forwarding.client_ready()
+
+    def _outcome(
+        self, status: int, ending: Ending, code: str, bytes_out: int
+    ) -> Outcome:
+        request = self.request
+        return Outcome(
+            request_id=request.id,
+            at=request.at,
+            gateway=self.sink.id,
+            method=request.method,
+            path=request.path[:200],
+            status=status,
+            ending=ending,
+            code=code,
+            client=self.client,
+            client_request_id=client_request_id(request.headers.get(b"x-request-id")),
+            team=self.team,
+            key=self.key,
+            model=self.model,
+            revision=self.revision,
+            generation=self.generation,
+            first_version=self.first_version,
+            first_probability=self.first_probability,
+            version=self.version,
+            replica=self.replica,
+            attempts=tuple(self.attempts),
+            streamed=self.streamed,
+            connect_ms=self.connect_ms,
+            first_byte_ms=self.first_byte_ms,
+            first_content_ms=self.first_content_ms,
+            duration_ms=self.elapsed_ms(),
+            prompt_tokens=self.tokens[0],
+            completion_tokens=self.tokens[1],
+            bytes_in=len(request.body),
+            bytes_out=bytes_out,
+        )

@@ -1,0 +1,233 @@
+"""What a gateway learns from Redis: revisions, key changes, replica records.
+
+One poll every half second is the truth; notices over pub/sub only wake it early,
+because notices may be lost. Nothing here ever ends the process: while Redis is
+away the gateway serves by what it knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+import msgspec
+
+from cluster import feed
+from cluster.health import Cause, record_decode, state_merge
+from routing.balance.state import ReplicaStates, Standing
+from routing.contracts import names
+from routing.contracts.gateway import GatewayRecord
+from routing.gateway.auth import Auth, Spawn
+from routing.gateway.redis_link import ANSWER_S, REDIS_ERRORS, RedisLink
+from routing.gateway.watcher import Watcher
+
+log = logging.getLogger(__name__)
+
+POLL_S = 0.5
+RENEW_S = 1.0
+BURST_S = 0.005
+BACKOFF_MOST_S = 1.0
+_KEYS = feed.feed_names(feed.KEYS)
+_REPLICAS = feed.feed_names(feed.REPLICAS)
+_NOTICES = (names.SNAPSHOT_NOTICES, _KEYS.notices, _REPLICAS.notices)
+
+
+class Feeds:
+    """The background tasks of one gateway process that face Redis."""
+
+    def __init__(
+        self,
+        link: RedisLink,
+        watcher: Watcher,
+        auth: Auth,
+        states: ReplicaStates,
+        record: Callable[[], GatewayRecord],
+        spawn: Spawn,
+    ) -> None:
+        self._link = link
+        self._spawn = spawn
+        self._watcher = watcher
+        self._auth = auth
+        self._states = states
+        self._record = record
+        self._wake = asyncio.Event()
+        self._keys_number = -1
+        self._replicas_number = -1
+        self._renew_at = 0.0
+        # Replicas whose record was read at least once.
+        self._heard: set[str] = set()
+        self._acknowledged = (0, 0)
+
+    async def run(self) -> None:
+        """Poll until cancelled."""
+        while True:
+            await self.poll()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL_S):
+                    await self._wake.wait()
+                    # Changes come in bursts; one poll may serve for several.
+                    await asyncio.sleep(BURST_S)
+            self._wake.clear()
+
+    async def poll(self) -> None:
+        """One round; keeps count of whether Redis answers."""
+        try:
+            async with asyncio.timeout(2 * ANSWER_S):
+                await self._round()
+        except REDIS_ERRORS as error:
+            # Each outage is told once.
+            if self._link.up or not self._link.seen_at:
+                log.warning("redis does not answer: %s", error)
+            self._link.failed()
+            self._renew_at = 0.0
+            self.trust_unheard()
+        except Exception:
+            log.exception("a poll failed")
+
+    async def listen(self) -> None:
+        """Wake the poll at each notice, until cancelled."""
+        pause_s = 0.05
+        while True:
+            try:
+                async with self._link.client.pubsub() as pubsub:
+                    await pubsub.subscribe(*_NOTICES)
+                    self._wake.set()
+                    while True:
+                        message = await pubsub.get_message(
+                            ignore_subscribe_messages=True, timeout=30
+                        )
+                        pause_s = 0.05
+                        if message is not None:
+                            self._wake.set()
+            except REDIS_ERRORS:
+                pass
+            except Exception:
+                log.exception("listening for notices failed")
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, BACKOFF_MOST_S)
+
+    # One round -------------------------------------------------------------------
+
+    async def _round(self) -> None:
+        now = time.monotonic()
+        pipeline = self._link.client.pipeline(transaction=False)
+        pipeline.get(names.SNAPSHOT_REVISION)
+        pipeline.get(_KEYS.number)
+        pipeline.get(_REPLICAS.number)
+        renews = now >= self._renew_at
+        if renews:
+            self._renew(pipeline)
+        revision, keys_number, replicas_number, *_ = await pipeline.execute()
+        back = not self._link.up
+        self._link.answered()
+        if renews:
+            self._renew_at = now + RENEW_S - POLL_S / 2
+        if back:
+            log.info("redis answers")
+        await self._follow_keys(_number(keys_number))
+        await self._follow_revision(revision)
+        await self._follow_replicas(_number(replicas_number), back)
+
+    def _renew(self, pipeline: Any) -> None:
+        record = self._record()
+        pipeline.set(
+            names.gateway(record.id),
+            msgspec.json.encode(record),
+            ex=names.GATEWAY_LEASE_S,
+        )
+        pipeline.zadd(names.GATEWAYS, {record.id: time.time()})
+
+    async def _follow_revision(self, raw: bytes | None) -> None:
+        published = _revision(raw)
+        body = await self._watcher.follow(published)
+        current = self._watcher.current
+        if body is not None:
+            # Read the records of the replicas that this revision brought.
+            self._replicas_number = -1
+        if published == current != self._acknowledged:
+            await self._acknowledge(current)
+        # A Redis that lost the revision has lost its acknowledgements too.
+        self._acknowledged = current if published == current else (0, 0)
+        if body is not None:
+            self._spawn(self._watcher.keep(body))
+
+    async def _acknowledge(self, current: tuple[int, int]) -> None:
+        """Say that this gateway serves by the current revision; its record first,
+        because whoever hears the notice reads the record."""
+        acks = names.acks(*current)
+        record = self._record()
+        pipeline = self._link.client.pipeline(transaction=False)
+        self._renew(pipeline)
+        pipeline.hset(acks, record.id, repr(record.applied_at))
+        pipeline.expire(acks, names.ACKS_KEPT_S)
+        pipeline.publish(names.ACK_NOTICES, f"{current[0]}:{current[1]}")
+        await pipeline.execute()
+
+    async def _follow_keys(self, number: int) -> None:
+        seen = self._keys_number
+        if seen < 0 or number < seen or number == 0:
+            self._auth.lost()
+        elif number > seen:
+            self._auth.forget(await self._changed(_KEYS, seen))
+        self._keys_number = number
+        self._auth.confirm()
+
+    async def _follow_replicas(self, number: int, back: bool) -> None:
+        seen = self._replicas_number
+        if number == seen and not back:
+            return
+        ids = {state.id for state in self._states.all()}
+        if not back and 0 <= seen < number:
+            ids &= set(await self._changed(_REPLICAS, seen))
+        await self._read_records(sorted(ids))
+        self._replicas_number = number
+
+    async def _changed(self, feed_names: feed.FeedNames, seen: int) -> list[str]:
+        raw = await self._link.client.zrangebyscore(
+            feed_names.changes, f"({seen}", "+inf"
+        )
+        return [entry_id.decode() for entry_id in cast("list[bytes]", raw)]
+
+    async def _read_records(self, replica_ids: list[str]) -> None:
+        if not replica_ids:
+            return
+        pipeline = self._link.client.pipeline(transaction=False)
+        for replica_id in replica_ids:
+            pipeline.hgetall(_REPLICAS.entry(replica_id))
+        for replica_id, fields in zip(
+            replica_ids, await pipeline.execute(), strict=True
+        ):
+            # A record that vanished was lost with Redis: what was known stands.
+            if fields or replica_id not in self._heard:
+                self._states.get(replica_id).standing = _standing(fields)
+            if fields:
+                self._heard.add(replica_id)
+
+    def trust_unheard(self) -> None:
+        """Without Redis, a replica that the snapshot lists is taken for able to
+        serve: trying beats refusing."""
+        for state in self._states.all():
+            if state.id not in self._heard:
+                state.standing = Standing.ELIGIBLE
+
+
+def _standing(fields: dict[bytes, bytes]) -> Standing:
+    state = state_merge(record_decode(fields))
+    if state.eligible:
+        return Standing.ELIGIBLE
+    return Standing.UNKNOWN if state.cause is Cause.NOT_PROBED else Standing.BARRED
+
+
+def _number(raw: bytes | None) -> int:
+    return int(raw) if raw is not None and raw.isdigit() else 0
+
+
+def _revision(raw: bytes | None) -> tuple[int, int]:
+    epoch, _, number = (raw or b"").partition(b":")
+    if not (epoch.isdigit() and number.isdigit()):
+        return 0, 0
+    return int(epoch), int(number)

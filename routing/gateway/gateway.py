@@ -1,0 +1,158 @@
+"""One gateway process: what it holds and what runs in its background."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import socket
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+from routing.balance.router import Router
+from routing.balance.state import ReplicaStates
+from routing.contracts import names
+from routing.contracts.gateway import GatewayRecord
+from routing.contracts.outcome import Outcome
+from routing.gateway.access_log import AccessLog
+from routing.gateway.auth import Auth
+from routing.gateway.clock import Clock
+from routing.gateway.config import GatewayConfig
+from routing.gateway.feeds import Feeds
+from routing.gateway.figures import Figures
+from routing.gateway.ids import gateway_id
+from routing.gateway.key_file import KeyKeeper
+from routing.gateway.metrics import Gauges, Metrics
+from routing.gateway.redis_link import ANSWER_S, REDIS_ERRORS, RedisLink
+from routing.gateway.upstream import Pool
+from routing.gateway.watcher import Watcher
+
+log = logging.getLogger(__name__)
+
+
+class Gateway:
+    """Everything that the requests of this process share."""
+
+    def __init__(self, config: GatewayConfig) -> None:
+        self.config = config
+        self.id = gateway_id()
+        self.hold_s = config.hold_s
+        self.draining = False
+        self.clock = Clock()
+        self.rng = random.Random()
+        self.pool = Pool(self.clock)
+        self.link = RedisLink(config.redis_url)
+        self.auth = Auth(self.link, config.key_grace_s, self.spawn)
+        self.metrics = Metrics()
+        self.access_log = AccessLog()
+        self.states = ReplicaStates()
+        self.watcher = Watcher(
+            self.link, self.states, config.data_dir / "snapshot.json"
+        )
+        self.figures = Figures(self.link, self.id, self.metrics, self._gauges)
+        self._started_at = time.time()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._keys = KeyKeeper(
+            self.auth, config.data_dir / "gateway-keys.json", config.key_grace_s
+        )
+        self._feeds = Feeds(
+            self.link, self.watcher, self.auth, self.states, self._record, self.spawn
+        )
+
+    @property
+    def router(self) -> Router | None:
+        return self.watcher.router
+
+    async def start(self) -> None:
+        """Load what was left on disk, ask Redis once, then keep up with it."""
+        self.clock.start(asyncio.get_running_loop())
+        self.watcher.load()
+        self._keys.load()
+        self.spawn(self.access_log.run())
+        if not self.config.redis_url:
+            self._feeds.trust_unheard()
+            return
+        await self._feeds.poll()
+        self.spawn(self._feeds.run())
+        self.spawn(self._feeds.listen())
+        self.spawn(self._keys.run())
+        self.spawn(self.figures.run())
+
+    async def stop(self) -> None:
+        """End what runs in the background; the last lines are written."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.pool.close()
+        self.clock.stop()
+        await self._say_goodbye()
+        await self.link.close()
+        self.access_log.close()
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run beside the traffic; whatever goes wrong there is logged."""
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+        return task
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.error("a background task failed", exc_info=error)
+
+    # What relays and exchanges report --------------------------------------------
+
+    def emit(self, outcome: Outcome) -> None:
+        self.metrics.count(outcome)
+        self.access_log.write(outcome)
+
+    def relay_opened(self, model: str) -> None:
+        self.metrics.in_flight[model] += 1
+
+    def relay_closed(self, model: str) -> None:
+        self.metrics.in_flight[model] -= 1
+
+    def retried(self, reason: str) -> None:
+        self.metrics.retried(reason)
+
+    # What it says of itself -------------------------------------------------------
+
+    def _record(self) -> GatewayRecord:
+        epoch, revision = self.watcher.current
+        return GatewayRecord(
+            id=self.id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            started_at=self._started_at,
+            epoch=epoch,
+            revision=revision,
+            applied_at=self.watcher.applied_at,
+            in_flight=self.metrics.in_flight.total(),
+            draining=self.draining,
+        )
+
+    def _gauges(self) -> Gauges:
+        epoch, revision = self.watcher.current
+        return Gauges(
+            snapshot_revision=revision,
+            snapshot_epoch=epoch,
+            redis_up=self.link.up,
+            log_dropped=self.access_log.dropped,
+            snapshots_ignored=self.watcher.ignored,
+        )
+
+    async def _say_goodbye(self) -> None:
+        """Take the own record away at once, instead of letting it expire."""
+        if not self.link.up:
+            return
+        pipeline = self.link.client.pipeline(transaction=False)
+        pipeline.delete(names.gateway(self.id), names.gateway_metrics(self.id))
+        pipeline.zrem(names.GATEWAYS, self.id)
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                await pipeline.execute()
+        except REDIS_ERRORS as error:
+            log.warning("the gateway's record is left to expire: %s", error)

@@ -1,0 +1,250 @@
+"""The gateway's figures: plain numbers while serving, Prometheus text on demand.
+
+Each worker counts for itself and labels every series with its id. It publishes its
+figures to Redis every two seconds under its lease, and whichever worker is asked
+answers with its own and the others' last ones: right with any number of workers.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable
+
+import msgspec
+
+from routing.contracts.outcome import Ending, Outcome
+
+# Seconds. Tokens come within tens of milliseconds, whole answers within minutes.
+DURATION_BOUNDS_S = (
+    *(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
+    *(1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0),
+)
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class Sample(msgspec.Struct, frozen=True, array_like=True):
+    """One line of the text: a name with its suffix, labels and value."""
+
+    name: str
+    labels: Labels
+    value: float
+
+
+class Family(msgspec.Struct, frozen=True, array_like=True):
+    name: str
+    kind: str
+    help: str
+    samples: tuple[Sample, ...]
+
+
+class Gauges(msgspec.Struct, frozen=True):
+    """What is read at the moment of asking."""
+
+    snapshot_revision: int = 0
+    snapshot_epoch: int = 0
+    redis_up: bool = False
+    log_dropped: int = 0
+    snapshots_ignored: int = 0
+
+
+class Histogram:
+    """Counts per bound; cumulative only when shown."""
+
+    __slots__ = ("counts", "sum_s")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(DURATION_BOUNDS_S) + 1)
+        self.sum_s = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self.counts[bisect_left(DURATION_BOUNDS_S, seconds)] += 1
+        self.sum_s += seconds
+
+    def samples(self, name: str, labels: Labels) -> Iterable[Sample]:
+        total = 0
+        bounds = [*(f"{bound:g}" for bound in DURATION_BOUNDS_S), "+Inf"]
+        for bound, count in zip(bounds, self.counts, strict=True):
+            total += count
+            yield Sample(f"{name}_bucket", (*labels, ("le", bound)), total)
+        yield Sample(f"{name}_sum", labels, self.sum_s)
+        yield Sample(f"{name}_count", labels, total)
+
+
+class Metrics:
+    """The figures of one process."""
+
+    def __init__(self) -> None:
+        self._requests: Counter[tuple[str, str, int]] = Counter()
+        self._durations: dict[str, Histogram] = {}
+        self._first_tokens: dict[str, Histogram] = {}
+        self._retries: Counter[str] = Counter()
+        self._disconnects = 0
+        self.in_flight: Counter[str] = Counter()
+
+    def count(self, outcome: Outcome) -> None:
+        model = outcome.model
+        self._requests[model, outcome.version, outcome.status] += 1
+        _histogram(self._durations, model).observe(outcome.duration_ms / 1000)
+        if outcome.first_content_ms is not None:
+            seconds = outcome.first_content_ms / 1000
+            _histogram(self._first_tokens, model).observe(seconds)
+        if outcome.ending is Ending.CLIENT_LEFT:
+            self._disconnects += 1
+
+    def retried(self, reason: str) -> None:
+        self._retries[reason] += 1
+
+    def families(self, gateway_id: str, gauges: Gauges) -> list[Family]:
+        """Every figure of this process, labelled with its id."""
+        own: Labels = (("gateway", gateway_id),)
+        requests = (
+            (*own, ("model", model), ("version", version), ("code", str(code)))
+            for model, version, code in self._requests
+        )
+        return [
+            _family(
+                "sluice_requests_total",
+                "counter",
+                "Requests by the status they ended with.",
+                zip(requests, self._requests.values(), strict=True),
+            ),
+            _histogram_family(
+                "sluice_request_duration_seconds",
+                "From the arrival of a request to its end.",
+                own,
+                self._durations,
+            ),
+            _histogram_family(
+                "sluice_ttft_seconds",
+                "From the arrival of a request to its first content.",
+                own,
+                self._first_tokens,
+            ),
+            _family(
+                "sluice_in_flight",
+                "gauge",
+                "Requests that a replica works for.",
+                (
+                    ((*own, ("model", model)), count)
+                    for model, count in self.in_flight.items()
+                ),
+            ),
+            _family(
+                "sluice_retries_total",
+                "counter",
+                "Further attempts on another replica, by what went wrong before.",
+                (
+                    ((*own, ("reason", reason)), count)
+                    for reason, count in self._retries.items()
+                ),
+            ),
+            *(
+                _family(name, kind, text, [(own, value)])
+                for name, kind, text, value in self._single(gauges)
+            ),
+        ]
+
+    def _single(self, gauges: Gauges) -> list[tuple[str, str, str, float]]:
+        return [
+            (
+                "sluice_client_disconnects_total",
+                "counter",
+                "Clients that left before their answer was whole.",
+                self._disconnects,
+            ),
+            (
+                "sluice_outcomes_dropped_total",
+                "counter",
+                "Outcomes that did not fit into the access log's buffer.",
+                gauges.log_dropped,
+            ),
+            (
+                "sluice_snapshots_ignored_total",
+                "counter",
+                "Published snapshots that could not be read.",
+                gauges.snapshots_ignored,
+            ),
+            (
+                "sluice_snapshot_revision",
+                "gauge",
+                "The revision this gateway serves by, 0 for none.",
+                gauges.snapshot_revision,
+            ),
+            (
+                "sluice_snapshot_epoch",
+                "gauge",
+                "The epoch of that revision.",
+                gauges.snapshot_epoch,
+            ),
+            (
+                "sluice_redis_up",
+                "gauge",
+                "Whether Redis answered the last poll.",
+                int(gauges.redis_up),
+            ),
+        ]
+
+
+def _histogram(histograms: dict[str, Histogram], model: str) -> Histogram:
+    histogram = histograms.get(model)
+    if histogram is None:
+        histogram = histograms[model] = Histogram()
+    return histogram
+
+
+def _family(
+    name: str, kind: str, text: str, values: Iterable[tuple[Labels, float]]
+) -> Family:
+    samples = tuple(Sample(name, labels, value) for labels, value in values)
+    return Family(name, kind, text, samples)
+
+
+def _histogram_family(
+    name: str, text: str, own: Labels, histograms: dict[str, Histogram]
+) -> Family:
+    samples = tuple(
+        sample
+        for model, histogram in histograms.items()
+        for sample in histogram.samples(name, (*own, ("model", model)))
+    )
+    return Family(name, "histogram", text, samples)
+
+
+def families_encode(families: list[Family]) -> bytes:
+    return msgspec.msgpack.encode(families)
+
+
+def families_decode(body: bytes) -> list[Family]:
+    """Raises ``msgspec.DecodeError`` for what another release may have written."""
+    return msgspec.msgpack.decode(body, type=list[Family])
+
+
+def render(workers: Iterable[list[Family]]) -> bytes:
+    """The Prometheus text over all workers, each family once."""
+    merged: dict[str, Family] = {}
+    for families in workers:
+        for family in families:
+            found = merged.get(family.name)
+            samples = (
+                family.samples if found is None else found.samples + family.samples
+            )
+            merged[family.name] = msgspec.structs.replace(family, samples=samples)
+    lines: list[str] = []
+    for family in merged.values():
+        lines.append(f"# HELP {family.name} {family.help}")
+        lines.append(f"# TYPE {family.name} {family.kind}")
+        lines.extend(map(_line, family.samples))
+    return "\n".join([*lines, ""]).encode()
+
+
+def _line(sample: Sample) -> str:
+    labels = ",".join(f'{name}="{_escape(value)}"' for name, value in sample.labels)
+    value = sample.value
+    shown = str(int(value)) if float(value).is_integer() else repr(value)
+    return f"{sample.name}{{{labels}}} {shown}"
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

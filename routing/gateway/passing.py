@@ -1,0 +1,293 @@
+"""How an answer is passed on: a stream of events, a whole answer, an error.
+
+Each is given what the replica sends and tells the relay when there is content,
+when the answer is whole, and when it broke.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+
+from routing.contracts.outcome import Ending
+from routing.gateway import errors, failure
+from routing.gateway.errors import Problem
+from routing.gateway.exchange import Exchange
+from routing.gateway.failure import Failure
+from routing.gateway.sse import SseReader, Usage, error_message
+from routing.gateway.upstream import Answer
+
+# A whole answer is held back up to here, so that it can still fail politely.
+WHOLE_BYTES = 256 * 1024
+ERROR_BYTES = 64 * 1024
+EVENT_STREAM = (
+    b"content-type: text/event-stream; charset=utf-8\r\n"
+    b"cache-control: no-cache\r\n"
+    b"x-accel-buffering: no\r\n"
+)
+
+
+class Relaying(Protocol):
+    """The relay, as seen from here."""
+
+    exchange: Exchange
+
+    @property
+    def strips_usage(self) -> bool: ...
+    def served_lines(self) -> bytes: ...
+    def content_reached(self) -> None: ...
+    def moved(self) -> None: ...
+    def fail(self, failed: Failure) -> None: ...
+    def broke(self, problem: Problem) -> None: ...
+    def release(self) -> None: ...
+    def complete(
+        self, status: int, ending: Ending, code: str, bytes_out: int
+    ) -> bool: ...
+
+
+class Passing(Protocol):
+    def data(self, data: bytes, complete: bool) -> None:
+        """More of the body; ``complete`` with the last of it."""
+
+    def lost(self, detail: str) -> None:
+        """The connection broke before the answer was whole."""
+
+
+class StreamPassing:
+    """Server-sent events: held until the first content, then from socket to socket."""
+
+    def __init__(self, relay: Relaying, answer: Answer) -> None:
+        self._relay = relay
+        self._connection = relay.exchange.connection
+        self._reader = SseReader(strip_usage=relay.strips_usage)
+        self._encoded = answer.encoded
+        self._held = b""
+        self._flowing = False
+
+    def data(self, data: bytes, complete: bool) -> None:
+        reader = self._reader
+        if self._flowing:
+            events = reader.events
+            passed = reader.feed(data)
+            if reader.events != events:
+                self._relay.moved()
+            if not (complete or reader.done or reader.failure):
+                self._connection.write(passed)
+                return
+        elif self._encoded:
+            self._relay.fail(failure.broken("it compressed a stream unasked"))
+            return
+        else:
+            passed = self._open(reader.feed(data))
+        if complete:
+            passed += self._open(reader.end())
+        self._settle(passed, complete)
+
+    def lost(self, detail: str) -> None:
+        if self._flowing:
+            self._broke(detail)
+        else:
+            self._relay.fail(failure.reset(detail))
+
+    def _open(self, passed: bytes) -> bytes:
+        """Hold what came until it has content; then let it all go."""
+        if self._flowing:
+            return passed
+        self._held += passed
+        if not self._reader.content or self._reader.failure:
+            return b""
+        self._flowing = True
+        self._relay.content_reached()
+        held, self._held = self._held, b""
+        return held
+
+    def _settle(self, passed: bytes, complete: bool) -> None:
+        """Write what may be written, and see whether that was the end."""
+        reader = self._reader
+        if reader.failure:
+            self._failed(passed)
+        elif reader.done or (complete and self._flowing and reader.ended):
+            self._finish(passed)
+        elif complete and not self._flowing:
+            self._relay.fail(failure.broken("its stream ended without content"))
+        else:
+            self._write(passed)
+            if complete:
+                self._broke("its stream ended too early")
+
+    def _failed(self, passed: bytes) -> None:
+        if not self._flowing:
+            self._relay.fail(failure.in_band(self._reader.failure))
+        else:
+            self._write(passed)
+            self._broke(self._reader.failure)
+
+    def _write(self, passed: bytes) -> None:
+        connection = self._connection
+        if not passed:
+            return
+        if connection.started:
+            connection.write(passed)
+        else:
+            connection.start(200, self._relay.served_lines() + EVENT_STREAM, passed)
+
+    def _finish(self, passed: bytes) -> None:
+        self._relay.release()
+        self._write(passed)
+        exchange = self._relay.exchange
+        if self._reader.usage is not None:
+            exchange.tokens = self._reader.usage.counts()
+        connection = self._connection
+        if self._relay.complete(200, Ending.COMPLETED, "", connection.bytes_out):
+            connection.end()
+
+    def _broke(self, detail: str) -> None:
+        if self._reader.mid_event:
+            self._connection.write(b"\n\n")
+        if self._reader.usage is not None:
+            self._relay.exchange.tokens = self._reader.usage.counts()
+        self._relay.broke(errors.upstream_error(detail))
+
+
+class _WholeChoice(msgspec.Struct):
+    finish_reason: Any = None
+
+
+class _Whole(msgspec.Struct):
+    usage: Usage | None = None
+    choices: list[_WholeChoice] | None = None
+    error: msgspec.Raw = msgspec.Raw()
+
+
+_decode_whole = msgspec.json.Decoder(_Whole).decode
+
+
+class WholePassing:
+    """An answer in one piece; a very large one flows through once it is too large
+    to hold."""
+
+    def __init__(self, relay: Relaying, answer: Answer) -> None:
+        self._relay = relay
+        self._answer = answer
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._flowing = False
+
+    def data(self, data: bytes, complete: bool) -> None:
+        connection = self._relay.exchange.connection
+        if self._flowing:
+            self._relay.moved()
+            connection.write(data)
+        else:
+            self._parts.append(data)
+            self._size += len(data)
+            if complete:
+                self._whole()
+                return
+            if self._size > WHOLE_BYTES:
+                self._flow()
+        if complete and self._relay.complete(
+            self._answer.status, Ending.COMPLETED, "", connection.bytes_out
+        ):
+            connection.end()
+
+    def lost(self, detail: str) -> None:
+        if self._flowing:
+            self._relay.broke(errors.upstream_error(detail))
+        else:
+            self._relay.fail(failure.reset(detail))
+
+    def _flow(self) -> None:
+        if self._relay.exchange.connection.started:
+            self._relay.fail(failure.broken("it answered without a stream"))
+            return
+        self._flowing = True
+        self._relay.content_reached()
+        self._relay.exchange.connection.start(
+            self._answer.status,
+            self._lines(),
+            b"".join(self._parts),
+            self._answer.length,
+        )
+        self._parts.clear()
+
+    def _whole(self) -> None:
+        body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        exchange = self._relay.exchange
+        if detail := self._problem(body):
+            self._relay.fail(failure.in_band(detail))
+            return
+        if exchange.connection.started:
+            self._relay.fail(failure.broken("it answered without a stream"))
+            return
+        self._relay.content_reached()
+        lines = self._lines()
+        if self._relay.complete(self._answer.status, Ending.COMPLETED, "", len(body)):
+            exchange.connection.reply(self._answer.status, lines, body)
+
+    def _lines(self) -> bytes:
+        return b"%bcontent-type: %b\r\n%b" % (
+            self._relay.served_lines(),
+            self._answer.content_type or b"application/json",
+            self._answer.lines,
+        )
+
+    def _problem(self, body: bytes) -> str:
+        """An error that the engine hid in a good status; notes the usage as well."""
+        if self._answer.encoded or b"json" not in self._answer.content_type:
+            return ""
+        try:
+            whole = _decode_whole(body)
+        except msgspec.DecodeError:
+            return ""
+        if whole.usage is not None:
+            self._relay.exchange.tokens = whole.usage.counts()
+        if bytes(whole.error) not in (b"", b"null"):
+            return error_message(bytes(whole.error))
+        if any(choice.finish_reason == "abort" for choice in whole.choices or ()):
+            return "it aborted the request"
+        return ""
+
+
+class ErrorPassing:
+    """An engine's refusal of a request goes on as it came; its own failure does not."""
+
+    def __init__(self, relay: Relaying, answer: Answer) -> None:
+        self._relay = relay
+        self._answer = answer
+        self._body = b""
+
+    def data(self, data: bytes, complete: bool) -> None:
+        if failed := failure.of_status(self._answer):
+            self._relay.fail(failed)
+            return
+        self._body += data
+        if complete or len(self._body) > ERROR_BYTES:
+            self._pass(self._body[:ERROR_BYTES])
+
+    def lost(self, detail: str) -> None:
+        self._relay.fail(failure.reset(detail))
+
+    def _pass(self, body: bytes) -> None:
+        relay, status = self._relay, self._answer.status
+        connection = relay.exchange.connection
+        if connection.started:
+            relay.fail(_refused(status, body))
+            return
+        relay.content_reached()
+        lines = b"%bcontent-type: %b\r\n%b" % (
+            relay.served_lines(),
+            self._answer.content_type or b"application/json",
+            self._answer.lines,
+        )
+        if relay.complete(status, Ending.REFUSED, "engine_refused", len(body)):
+            connection.reply(status, lines, body)
+
+
+def _refused(status: int, body: bytes) -> Failure:
+    """An engine's refusal for a client that already has its status line."""
+    problem = Problem(
+        status, "invalid_request_error", "invalid_request", error_message(body)
+    )
+    return Failure("refused", problem, retryable=False)

@@ -1,0 +1,169 @@
+"""Draws, two-choice and the order of candidates, as arithmetic."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+
+import pytest
+
+from routing.balance.candidates import Candidates
+from routing.balance.draw import Draw
+from routing.balance.power_of_two import power_of_two
+from routing.balance.router import Route, Router
+from routing.balance.state import ReplicaStates, Standing
+from routing.contracts.route import RouteSettings
+from routing.contracts.snapshot import (
+    ReplicaEntry,
+    RouteEntry,
+    Snapshot,
+    VersionEntry,
+)
+
+Shape = dict[str, tuple[int, int]]
+
+
+def route_of(shape: Shape, standing: Standing = Standing.ELIGIBLE) -> Route:
+    """A compiled route: version name → (weight, number of replicas)."""
+    versions = tuple(
+        VersionEntry(
+            name,
+            "generic",
+            "m",
+            weight,
+            tuple(ReplicaEntry(f"{name}-{n}", "http://x:1") for n in range(count)),
+        )
+        for name, (weight, count) in shape.items()
+    )
+    entry = RouteEntry("m", "chat", 0, 1, RouteSettings(), versions)
+    states = ReplicaStates()
+    router = Router.compile(Snapshot(1, 1, 1, 0.0, (entry,)), states)
+    for state in states.all():
+        state.standing = standing
+    return router.routes["m"]
+
+
+def order(route: Route, seed: int = 0, only: str = "") -> list[str]:
+    version = route.versions[only] if only else None
+    candidates = Candidates(route, random.Random(seed), version)
+    found = []
+    while candidate := candidates.next(now=100.0):
+        found.append(candidate.replica.id)
+    return found
+
+
+def first_versions(route: Route, n: int) -> Counter[str]:
+    rng = random.Random(1)
+    counts: Counter[str] = Counter()
+    for _ in range(n):
+        candidate = Candidates(route, rng).next(now=100.0)
+        assert candidate is not None
+        counts[candidate.version.name] += 1
+    return counts
+
+
+def test_shares_lie_within_binomial_bounds_and_weight_zero_is_never_drawn() -> None:
+    route = route_of({"v1": (9000, 2), "v2": (1000, 1), "v3": (0, 1)})
+    counts = first_versions(route, 20_000)
+    assert abs(counts["v2"] - 2000) < 5 * math.sqrt(20_000 * 0.9 * 0.1)
+    assert counts["v3"] == 0
+
+
+def test_the_probability_of_the_draw_is_its_share() -> None:
+    draw = Draw([("a", 9000), ("b", 1000), ("c", 0)])
+    rng = random.Random(2)
+    assert {draw.take(rng) for _ in range(500)} == {("a", 0.9), ("b", 0.1)}
+
+
+@pytest.mark.parametrize("value", [0.0, 0.5, 1 - 2**-53])
+def test_the_edges_of_the_unit_interval_draw_only_weighted_items(value: float) -> None:
+    class Fixed:
+        def random(self) -> float:
+            return value
+
+    draw = Draw([("zero", 0), ("all", 10_000), ("none", 0)])
+    assert draw.take(Fixed()) == ("all", 1.0)
+
+
+def test_two_choice_prefers_the_one_with_less_in_flight() -> None:
+    route = route_of({"v1": (10_000, 2)})
+    busy, free = route.versions["v1"].replicas
+    busy.state.in_flight = 1
+    rng = random.Random(3)
+    assert {power_of_two((busy, free), rng).id for _ in range(50)} == {free.id}
+
+
+def test_equal_replicas_share_evenly() -> None:
+    replicas = route_of({"v1": (10_000, 3)}).versions["v1"].replicas
+    rng = random.Random(4)
+    counts = Counter(power_of_two(replicas, rng).id for _ in range(9000))
+    assert all(abs(count - 3000) < 250 for count in counts.values())
+
+
+def test_a_retry_stays_in_the_version_and_repeats_no_replica() -> None:
+    route = route_of({"v1": (10_000, 3), "v2": (0, 2)})
+    for seed in range(20):
+        assert sorted(order(route, seed)) == ["v1-0", "v1-1", "v1-2"]
+
+
+def test_a_version_without_an_eligible_replica_fails_over_but_keeps_its_draw() -> None:
+    route = route_of({"v1": (9999, 1), "v2": (1, 1), "v3": (0, 1)})
+    route.versions["v1"].replicas[0].state.standing = Standing.BARRED
+    candidates = Candidates(route, random.Random(5))
+    candidate = candidates.next(now=100.0)
+    assert candidate is not None
+    assert candidate.replica.id == "v2-0"
+    assert candidates.first is route.versions["v1"]
+    assert candidates.probability == 0.9999
+    assert candidates.next(now=100.0) is None
+
+
+def test_a_barred_replica_is_never_used_and_an_unknown_one_only_last() -> None:
+    route = route_of({"v1": (10_000, 3)})
+    eligible, unknown, barred = route.versions["v1"].replicas
+    unknown.state.standing = Standing.UNKNOWN
+    barred.state.standing = Standing.BARRED
+    assert order(route) == [eligible.id, unknown.id]
+
+
+def test_a_replica_that_refused_is_used_only_when_no_other_is_there() -> None:
+    route = route_of({"v1": (9999, 2), "v2": (1, 1)})
+    refused, other = route.versions["v1"].replicas
+    refused.state.refused(now=99.0)
+    assert order(route) == [other.id, "v2-0", refused.id]
+
+
+def test_avoidance_doubles_up_to_a_limit_and_an_answer_clears_it() -> None:
+    state = ReplicaStates().get("r")
+    waits = []
+    for _ in range(5):
+        state.refused(now=0.0)
+        waits.append(state.avoid_until)
+    assert waits == [2, 4, 8, 10, 10]
+    state.answered()
+    assert state.avoid_until == 0
+    state.refused(now=0.0)
+    assert state.avoid_until == 2
+
+
+def test_a_chosen_version_is_exact_even_with_weight_zero() -> None:
+    route = route_of({"v1": (10_000, 1), "v2": (0, 1)})
+    assert order(route, only="v2") == ["v2-0"]
+    route.versions["v2"].replicas[0].state.standing = Standing.BARRED
+    assert order(route, only="v2") == []
+
+
+def test_a_route_without_versions_or_weights_has_no_candidate() -> None:
+    assert order(route_of({})) == []
+    assert order(route_of({"v1": (0, 1)})) == []
+
+
+def test_state_outlives_a_snapshot_and_is_forgotten_with_the_last_request() -> None:
+    states = ReplicaStates()
+    states.get("gone").in_flight = 1
+    states.keep(set())
+    assert [state.id for state in states.all()] == ["gone"]
+    states.get("gone").in_flight = 0
+    states.keep(set())
+    assert states.all() == []

@@ -1,0 +1,1 @@
+"""``make bench``: the data plane beside its peers, as ratios from one run."""

@@ -1,0 +1,61 @@
+"""One Valkey, two mock engines and one gateway for all tests that harm none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import services
+from tests.fakes.engine import MockEngine
+from tests.gateway import world
+from tests.gateway.world import ControlPlane, GatewayProcess
+
+
+@pytest.fixture(scope="module")
+def control() -> Iterator[ControlPlane]:
+    with services.valkey() as server:
+        control = ControlPlane(server)
+        control.mark_complete()
+        yield control
+        control.client.close()
+
+
+@pytest.fixture(scope="module")
+def engines_shared() -> Iterator[tuple[MockEngine, MockEngine]]:
+    with MockEngine() as one, MockEngine() as other:
+        yield one, other
+
+
+@pytest.fixture
+def engines(
+    engines_shared: tuple[MockEngine, MockEngine],
+) -> tuple[MockEngine, MockEngine]:
+    """Both with fresh switches and counters."""
+    for engine in engines_shared:
+        if engine.process is None:
+            engine.start()
+        engine.reset()
+    return engines_shared
+
+
+@pytest.fixture(scope="module")
+def shared_gateway(
+    control: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GatewayProcess]:
+    folder = tmp_path_factory.mktemp("gateway") / "data"
+    with world.gateway(folder, control.valkey.url) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def key(control: ControlPlane) -> str:
+    """May call everything, and choose versions."""
+    return control.key(scopes=("choose_version",))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A data directory for a gateway that the test starts itself."""
+    return tmp_path / "data"
