@@ -10,7 +10,7 @@ from django.views.decorators.http import require_safe
 from console.pages import is_poll
 from routing.contracts.gateway import GatewayRecord
 from routing.models import Revision
-from routing.selectors import gateway_list
+from routing.selectors import gateway_list, revision_list
 
 _REVISIONS = 50
 
@@ -23,7 +23,7 @@ def gateways(request: HttpRequest) -> HttpResponse:
     if is_poll(request):
         return render(request, "gateways/live.html", context)
     before = request.GET.get("before", "")
-    revisions = Revision.objects.defer("body")
+    revisions = revision_list()
     if before.isascii() and before.isdigit():
         revisions = revisions.filter(number__lt=min(int(before), 2**62))
     rows = list(revisions[: _REVISIONS + 1])

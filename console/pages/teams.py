@@ -19,13 +19,14 @@ from django.views.decorators.http import (
     require_safe,
 )
 
-from cluster.errors import Missing, Refused
+from cluster.errors import Refused
 from cluster.models import Model
 from console.pages import actor_of, refusal_add
 from console.pages.once import once_token, once_use
 from console.status import Mark
 from routing.contracts.keys import SCOPE_CHOOSE_VERSION
 from routing.models import ApiKey, Team
+from routing.selectors import key_get, team_get
 from routing.services import key_issue, team_create, team_enabled_set
 from routing.services import key_revoke as revoke
 
@@ -105,13 +106,6 @@ def team_mark(team: Team) -> Mark:
     return Mark("ok", _("Enabled"))
 
 
-def _team_get(slug: str) -> Team:
-    team = Team.objects.filter(slug=slug).first()
-    if team is None:
-        raise Missing(_("There is no team %(name)s.") % {"name": slug})
-    return team
-
-
 @require_safe
 def team_list(request: HttpRequest) -> HttpResponse:
     live = Q(keys__revoked_at__isnull=True) & (
@@ -124,7 +118,7 @@ def team_list(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def team(request: HttpRequest, slug: str) -> HttpResponse:
-    row = _team_get(slug)
+    row = team_get(slug=slug)
     now = timezone.now()
     keys = row.keys.select_related("team").order_by("-created_at", "id")[:200]
     context = {
@@ -155,7 +149,7 @@ def team_new(request: HttpRequest) -> HttpResponse:
 def team_act(request: HttpRequest, slug: str, verb: str) -> HttpResponse:
     if verb not in ("enable", "disable"):
         raise Http404(_("A team cannot do that."))
-    row = _team_get(slug)
+    row = team_get(slug=slug)
     team_enabled_set(team=row, enabled=verb == "enable", actor=actor_of(request))
     done = (
         _("The team is enabled: its keys work again.")
@@ -169,7 +163,7 @@ def team_act(request: HttpRequest, slug: str, verb: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def key_new(request: HttpRequest, slug: str) -> HttpResponse:
     """Issue a key. The answer to the POST is the only page that ever shows it."""
-    row = _team_get(slug)
+    row = team_get(slug=slug)
     form = KeyForm(request.POST or None)
     field = form.fields["models"]
     assert isinstance(field, forms.MultipleChoiceField)
@@ -198,9 +192,7 @@ def key_new(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_POST
 def key_revoke(request: HttpRequest, key_id: str) -> HttpResponse:
-    key = ApiKey.objects.select_related("team").filter(pk=key_id).first()
-    if key is None:
-        raise Missing(_("There is no such key."))
+    key = key_get(key_id=key_id)
     revoke(key=key, actor=actor_of(request))
     messages.success(
         request, _("The key %(name)s is refused from now on.") % {"name": key.name}
