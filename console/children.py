@@ -92,7 +92,7 @@ def django_specs() -> list[ChildSpec]:
             "worker",
             (
                 *(*celery, "worker", "--queues", f"celery,node.{LOCAL_NODE}"),
-                *("--concurrency", "2", "--without-gossip", "--without-mingle"),
+                *("--concurrency", "3", "--without-gossip", "--without-mingle"),
                 *("--hostname", f"{LOCAL_NODE}@%h", "--loglevel", "INFO"),
             ),
         ),

@@ -20,7 +20,7 @@ import pytest
 from cluster import live
 from cluster.health import Label, Process, state_merge
 from cluster.models import Replica, Version
-from cluster.services import node_reconcile, replica_running_set, replicas_probe
+from cluster.services import replica_running_set, replicas_probe
 from tests import services
 from tests.cluster.conftest import WEIGHTS, Fleet, process, record
 
@@ -83,8 +83,7 @@ def test_a_real_engine_serves_survives_its_killing_and_ends(fleet: Fleet) -> Non
     assert "ready on http://127.0.0.1:" in fleet.files().log(replica.id).read_text()
 
     os.kill(first, signal.SIGKILL)
-    node_reconcile(node=fleet.node)
-    assert label(replica) is Label.DOWN
+    fleet.until(lambda: label(replica) is Label.DOWN)
     assert state_merge(record(replica)).detail.startswith("Ended by signal 9 (SIGKILL)")
     assert until_healthy(fleet, replica)[-2:] == [Label.LOADING, Label.HEALTHY]
     replica.refresh_from_db()
