@@ -26,6 +26,10 @@ def main() -> None:
         proxy_headers=False,
         server_header=False,
         lifespan="off",
+        # Pages send a few names at most, and what they get is small.
+        ws="websockets-sansio",
+        ws_max_size=16_384,
+        ws_per_message_deflate=False,
         timeout_graceful_shutdown=5,
     )
 

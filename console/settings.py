@@ -232,6 +232,14 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "max_retries": 0,
 }
 
+# Live pages: announcements reach the websockets of every console process.
+CHANNEL_LAYERS: dict[str, Any] = {
+    "default": {
+        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+        "CONFIG": {"hosts": [{"address": REDIS_URL, "socket_connect_timeout": 1}]},
+    }
+}
+
 # Language and time ---------------------------------------------------------
 
 LANGUAGE_CODE = "en"
@@ -267,5 +275,7 @@ LOGGING = {
         "celery.app.trace": {"level": "WARNING"},
         "celery.beat": {"level": "WARNING"},
         "celery.worker.strategy": {"level": "WARNING"},
+        # It says every second that Redis is away; /readyz and the pages do as well.
+        "channels_redis": {"level": "CRITICAL"},
     },
 }

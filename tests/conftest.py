@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
 from django.conf import settings as django_settings
+from django.db import connections
 
 from cluster import live
 from cluster.actor import Actor
@@ -37,8 +39,19 @@ def isolated(
             "BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"
         }
     }
+    layers: Any = django_settings.CHANNEL_LAYERS
+    layers["default"]["CONFIG"]["hosts"][0]["address"] = valkey_server.url
     celery_app.conf.update(broker_url=broker_url(valkey_server.url))
     live.redis_client.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """SQLite lies in a file, as in the product: servers have threads of their own."""
+    database = connections.databases["default"]
+    if database["ENGINE"].endswith("sqlite3"):
+        folder = tmp_path_factory.mktemp("database")
+        database["TEST"]["NAME"] = str(folder / "test.sqlite3")
 
 
 @pytest.fixture

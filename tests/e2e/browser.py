@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, Page
-from pytest_django.live_server_helper import LiveServer
 
 from console.accounts.models import User
 
@@ -49,8 +48,8 @@ class Visit:
 class Visitor:
     """Opens pages as a person who is logged in, in a context of given habits."""
 
-    def __init__(self, browser: Browser, live_server: LiveServer, user: User) -> None:
-        self.browser, self.url = browser, live_server.url
+    def __init__(self, browser: Browser, url: str, user: User) -> None:
+        self.browser, self.url = browser, url
         client = Client()
         client.force_login(user)
         self.session = client.cookies["sluice_session"].value

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
-from pytest_django.live_server_helper import LiveServer
 
 from console.accounts.models import User
+from tests.e2e.asgi_server import ConsoleServer, console_server
 from tests.e2e.browser import CHROMIUM_NAMES, FLAGS, Visitor
 from tests.e2e.product import Product, running
 
@@ -35,11 +35,15 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def visitor(
-    browser: Browser, live_server: LiveServer, transactional_db: None
-) -> Iterator[Visitor]:
+def server(transactional_db: None) -> Iterator[ConsoleServer]:
+    with console_server() as server:
+        yield server
+
+
+@pytest.fixture
+def visitor(browser: Browser, server: ConsoleServer) -> Iterator[Visitor]:
     user = User.objects.create_user("ada", password="correct horse")
-    visitor = Visitor(browser, live_server, user)
+    visitor = Visitor(browser, server.url, user)
     yield visitor
     for context in visitor.contexts:
         context.close()

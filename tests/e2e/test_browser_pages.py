@@ -115,10 +115,12 @@ def test_the_replica_list_follows_the_state_and_tells_when_it_cannot(
     pill = page.locator("[data-freshness]")
     expect(pill).to_contain_text("Live")
     page.route("**/replicas", lambda route: route.abort())
+    fleet.probe_write(replica, Probe.DOWN, "no route to host")
     expect(pill).to_contain_text("Stale: last heard", timeout=16_000)
     expect(page.locator("tbody")).to_contain_text("connection refused")
     page.unroute("**/replicas")
-    expect(pill).to_contain_text("Live", timeout=6000)
+    expect(pill).to_contain_text("Live", timeout=12_000)
+    expect(page.locator("tbody")).to_contain_text("no route to host")
 
 
 def test_a_disturbing_action_asks_with_the_focus_on_cancel(visitor: Visitor) -> None:

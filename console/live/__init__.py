@@ -1,0 +1,1 @@
+"""Websockets: they say what changed and carry small numbers; HTML comes from views."""
