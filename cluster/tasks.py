@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 # How often a fresh process is probed, and for how long.
 _SOON_S = 0.5
 _SOON_LIMIT_S = 60.0
+_TURN_MS = 900
 
 
 def _nudge(task: Task[Any, Any], *args: Any, queue: str, in_s: float = 0.0) -> None:
@@ -61,6 +62,20 @@ def nodes_reconcile() -> None:
     """Nudge every node."""
     for node in Node.objects.all():
         node_nudge(node)
+
+
+def drains_nudge(*, in_s: float = 0.0) -> None:
+    """Have the drains looked at; a lost nudge is made up for by the schedule."""
+    _nudge(drains_advance, queue="celery", in_s=in_s)
+
+
+@shared_task(name="cluster.tasks.drains_advance", time_limit=30)
+def drains_advance() -> None:
+    """Take every draining replica one step on, once a second while any waits."""
+    # Two chains of nudges would go on side by side: only one gets the turn.
+    turn = live.redis_client().set("sluice:drains#turn", "1", nx=True, px=_TURN_MS)
+    if turn and services.drains_advance(now=time.time()):
+        drains_nudge(in_s=1.0)
 
 
 @shared_task(name="cluster.tasks.artifacts_verify", time_limit=3600)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cluster.selectors.inflight import InFlight, inflight_count, inflight_read
 from cluster.selectors.models import model_get, version_get
 from cluster.selectors.nodes import node_get, node_list
 from cluster.selectors.replicas import (
@@ -12,7 +13,10 @@ from cluster.selectors.replicas import (
 )
 
 __all__ = [
+    "InFlight",
     "ReplicaView",
+    "inflight_count",
+    "inflight_read",
     "model_get",
     "node_get",
     "node_list",

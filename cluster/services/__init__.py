@@ -17,6 +17,11 @@ from cluster.services.replicas import (
     replica_admin_set,
     replica_create,
     replica_remove,
+)
+from cluster.services.running import (
+    RunningSet,
+    drains_advance,
+    replica_drain,
     replica_restart,
     replica_running_set,
 )
@@ -24,7 +29,9 @@ from cluster.services.samples import samples_prune, samples_write
 
 __all__ = [
     "NodePass",
+    "RunningSet",
     "artifacts_verify",
+    "drains_advance",
     "model_create",
     "model_delete",
     "model_update",
@@ -34,6 +41,7 @@ __all__ = [
     "replica_address_set",
     "replica_admin_set",
     "replica_create",
+    "replica_drain",
     "replica_remove",
     "replica_restart",
     "replica_running_set",
