@@ -1,4 +1,4 @@
-"""The live records of the replicas in Redis, as the Django processes use them.
+"""The replicas' live records and loads in Redis, as the Django processes use them.
 
 Redis may be away: every function here then raises ``redis.RedisError``, and the
 callers say what that means for them.
@@ -7,7 +7,8 @@ callers say what that means for them.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import cast
 
 import msgspec
 import redis
@@ -15,6 +16,15 @@ from django.conf import settings
 
 from cluster import feed
 from cluster.health import AdminAxis, ProbeAxis, ProcessAxis, Record, record_decode
+from cluster.health.load import (
+    LOADS,
+    MINUTE_KEPT_S,
+    Load,
+    LoadPoint,
+    load_decode,
+    minute_list,
+)
+from cluster.health.record import NodeAxis
 
 _NAMES = feed.feed_names(feed.REPLICAS)
 
@@ -30,7 +40,9 @@ def redis_client() -> redis.Redis:
     )
 
 
-def axis_write(replica_id: str, axis: AdminAxis | ProcessAxis | ProbeAxis) -> bool:
+def axis_write(
+    replica_id: str, axis: AdminAxis | NodeAxis | ProcessAxis | ProbeAxis
+) -> bool:
     """Write one axis of a record; true when that changed anything."""
     name = type(axis).__name__.removesuffix("Axis").lower()
     script = redis_client().register_script(feed.HASH_FIELD_PUT)
@@ -42,6 +54,7 @@ def record_delete(replica_id: str) -> None:
     script = redis_client().register_script(feed.ENTRY_DELETE)
     keys = [_NAMES.entry(replica_id), _NAMES.number, _NAMES.changes, _NAMES.notices]
     script(keys=keys, args=[replica_id])
+    redis_client().hdel(LOADS, replica_id)
 
 
 def records_read(replica_ids: Iterable[str]) -> dict[str, Record]:
@@ -51,3 +64,60 @@ def records_read(replica_ids: Iterable[str]) -> dict[str, Record]:
     for replica_id in ids:
         pipeline.hgetall(_NAMES.entry(replica_id))
     return dict(zip(ids, map(record_decode, pipeline.execute()), strict=True))
+
+
+def load_write(replica_id: str, load: Load, *, unlock: str) -> None:
+    """Write a load, keep it for the samples, and drop the lock of its scrape."""
+    pipeline = redis_client().pipeline(transaction=False)
+    pipeline.hset(LOADS, replica_id, msgspec.json.encode(load))
+    if not load.error:
+        name = minute_list(int(load.at // 60))
+        pipeline.rpush(name, msgspec.json.encode(_point(replica_id, load)))
+        pipeline.expire(name, MINUTE_KEPT_S)
+    pipeline.delete(unlock)
+    pipeline.execute()
+
+
+def _point(replica_id: str, load: Load) -> LoadPoint:
+    return LoadPoint(
+        replica_id,
+        load.running,
+        load.waiting,
+        load.kv_cache,
+        load.tokens_per_s,
+        load.ttft_ms,
+    )
+
+
+def loads_read() -> dict[str, Load]:
+    """The load of every replica that has one."""
+    fields = cast("Mapping[bytes, bytes]", redis_client().hgetall(LOADS))
+    loads = {id_.decode(): load_decode(raw) for id_, raw in fields.items()}
+    return {id_: load for id_, load in loads.items() if load is not None}
+
+
+def minute_points(minute: int) -> list[LoadPoint]:
+    """The scrapes that were kept of a minute."""
+    raw = cast("list[bytes]", redis_client().lrange(minute_list(minute), 0, -1))
+    return [msgspec.json.decode(point, type=LoadPoint) for point in raw]
+
+
+def minute_drop(minute: int) -> None:
+    redis_client().delete(minute_list(minute))
+
+
+def loads_drop(replica_ids: Collection[str], *, unlock: Collection[str] = ()) -> None:
+    """Forget these loads, and drop these locks."""
+    pipeline = redis_client().pipeline(transaction=False)
+    if replica_ids:
+        pipeline.hdel(LOADS, *replica_ids)
+    if unlock:
+        pipeline.delete(*unlock)
+    pipeline.execute()
+
+
+def loads_keep(replica_ids: Collection[str]) -> None:
+    """Forget the load of every other replica."""
+    known = cast("Iterable[bytes]", redis_client().hkeys(LOADS))
+    if gone := {id_.decode() for id_ in known} - set(replica_ids):
+        loads_drop(gone)

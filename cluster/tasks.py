@@ -13,6 +13,7 @@ from typing import Any
 
 import redis
 from celery import Task, shared_task
+from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from cluster import live, services
@@ -77,6 +78,21 @@ def replicas_probe() -> None:
         services.replicas_probe()
     except redis.RedisError as error:
         log.warning("replicas not probed, redis is away: %s", error)
+
+
+@shared_task(name="cluster.tasks.samples_write", time_limit=50)
+def samples_write() -> None:
+    """Turn the scrapes of the past minutes into rows."""
+    try:
+        services.samples_write(now=time.time())
+    except redis.RedisError as error:
+        log.warning("samples not written, redis is away: %s", error)
+
+
+@shared_task(name="cluster.tasks.samples_prune", time_limit=600)
+def samples_prune() -> None:
+    """Delete the samples that are too old."""
+    services.samples_prune(now=timezone.now())
 
 
 @shared_task(name="cluster.tasks.replica_probe_soon", time_limit=30)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from cluster.engines import generic, llamacpp, ollama, sglang, tgi, vllm
 from cluster.engines.artifact import ArtifactMissing, artifact_path
 from cluster.engines.engine import Engine, LaunchOrder, LaunchRefused, Params
+from cluster.engines.scrape import Metrics
 
 _ENGINES: dict[str, Engine] = {
     module.ENGINE.name: module.ENGINE
@@ -26,6 +27,7 @@ __all__ = [
     "Engine",
     "LaunchOrder",
     "LaunchRefused",
+    "Metrics",
     "Params",
     "artifact_path",
     "engine_get",

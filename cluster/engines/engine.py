@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import msgspec
 
+from cluster.engines.scrape import METRICS, Metrics
 from cluster.health import Reading
 
 # Launch parameters as a version keeps them: flat, without leading hyphens.
@@ -51,6 +52,10 @@ class Engine:
     def offers(self, served_name: str, status: int, body: bytes) -> Reading:
         """What an answer on ``models_path`` means for this name."""
         raise NotImplementedError
+
+    def metrics(self, params: Params) -> Metrics | None:
+        """Its metrics; None where the engine has none."""
+        return METRICS.get(self.name)
 
     def launch(self, order: LaunchOrder) -> list[str]:
         """The command that starts it, without a shell; raises ``LaunchRefused``."""

@@ -3,9 +3,11 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from typing import NoReturn
 
 from cluster.engines.answers import UP, down, strangeness, unexpected
 from cluster.engines.engine import Engine, LaunchOrder, LaunchRefused, Params
+from cluster.engines.scrape import METRICS, Metrics, ScrapeFailed
 from cluster.health import Probe, Reading
 
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
@@ -15,7 +17,8 @@ _PATH = re.compile(r"/[A-Za-z0-9._~/?=&%-]*\Z")
 class Generic(Engine):
     """Any other server that speaks OpenAI's protocol.
 
-    Parameters: ``health-path`` (default ``/health``), and for a process ``command``,
+    Parameters: ``health-path`` (default ``/health``); ``metrics``, the name of the
+    engine whose series it shows, and ``metrics-path``; for a process ``command``,
     a list of arguments written as text, in which ``{host}``, ``{port}``, ``{model}``
     (the served name), ``{artifact}`` (its file) and ``{python}`` are filled in.
     """
@@ -24,8 +27,14 @@ class Generic(Engine):
     title = "this server"
 
     def health_path(self, params: Params) -> str:
-        path = params.get("health-path", "/health")
-        return path if isinstance(path, str) and _PATH.match(path) else "/health"
+        return _path(params, "health-path", "/health")
+
+    def metrics(self, params: Params) -> Metrics | None:
+        name = params.get("metrics")
+        if name is None:
+            return None
+        known = METRICS.get(str(name), Metrics("/metrics", _unknown_series))
+        return known._replace(path=_path(params, "metrics-path", known.path))
 
     def classify(self, status: int, body: bytes) -> Reading:
         if reading := strangeness(status, body):
@@ -55,6 +64,18 @@ class Generic(Engine):
                 "bad_command", f"The command cannot be split into words: {error}."
             ) from error
         return [_filled(word, order) for word in words]
+
+
+def _path(params: Params, name: str, default: str) -> str:
+    path = params.get(name, default)
+    return path if isinstance(path, str) and _PATH.match(path) else default
+
+
+def _unknown_series(text: bytes) -> NoReturn:
+    raise ScrapeFailed(
+        "nothing is looked for: the version's parameter metrics must be one of "
+        f"{', '.join(METRICS)}"
+    )
 
 
 def _filled(word: str, order: LaunchOrder) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -78,6 +79,13 @@ _COMBINE: dict[str, Callable[[Iterable[float]], float]] = {"kv_cache": max}
 _OTHER_RANK = re.compile(rb'[{,]tp_rank="(?!0")')
 
 
+class Metrics(NamedTuple):
+    """Where an engine shows its metrics, and what reads them."""
+
+    path: str
+    parse: Callable[[bytes], Scrape]
+
+
 def scrape_parser(names: Names) -> Callable[[bytes], Scrape]:
     """A parser for one engine's names.
 
@@ -126,3 +134,15 @@ def _number(name: bytes, value: bytes) -> float:
         raise ScrapeFailed(
             f"{name.decode()} is {shown!r}, which is no number"
         ) from None
+
+
+# By the name of the engine whose series they are.
+METRICS = {
+    name: Metrics("/metrics", scrape_parser(names))
+    for name, names in {
+        "vllm": VLLM,
+        "sglang": SGLANG,
+        "llamacpp": LLAMACPP,
+        "tgi": TGI,
+    }.items()
+}

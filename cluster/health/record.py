@@ -37,6 +37,13 @@ class Probe(enum.StrEnum):
     DOWN = "down"
 
 
+class NodeReach(enum.StrEnum):
+    """Whether the node that runs a replica is heard of."""
+
+    REACHABLE = "reachable"
+    UNREACHABLE = "unreachable"
+
+
 class AdminAxis(msgspec.Struct, frozen=True):
     """What people want; written by the services."""
 
@@ -67,6 +74,17 @@ class ProbeAxis(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     detail: str = ""
     process_since: float = 0.0
+
+
+class NodeAxis(msgspec.Struct, frozen=True):
+    """Written by the scheduler for the replicas that a node runs.
+
+    ``since`` of an unreachable node is when it was last heard of. Its silence says
+    nothing of its replicas, which may serve all the same.
+    """
+
+    state: NodeReach
+    since: float
 
 
 class Record(msgspec.Struct, frozen=True):

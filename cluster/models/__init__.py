@@ -6,6 +6,7 @@ from cluster.models.audit import AuditRecord
 from cluster.models.model import Engine, Kind, Model, Version
 from cluster.models.node import Node
 from cluster.models.replica import Driver, Replica
+from cluster.models.sample import Sample
 
 __all__ = [
     "AuditRecord",
@@ -15,5 +16,6 @@ __all__ = [
     "Model",
     "Node",
     "Replica",
+    "Sample",
     "Version",
 ]

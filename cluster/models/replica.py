@@ -45,6 +45,11 @@ class Replica(models.Model):
         default="enabled",
     )
     admin_since = models.DateTimeField(auto_now_add=True)
+    # Of a drain: stop when nothing is open any more, and at this time whatever is.
+    drain_then_stop = models.BooleanField(default=False)
+    drain_deadline = models.DateTimeField(null=True, editable=False)
+    # Since when nothing is open; null while something may be.
+    drained_at = models.DateTimeField(null=True, editable=False)
     wanted_running = models.BooleanField(default=True)
     # Moved by a restart: a process started for an older number is replaced.
     wanted_start = models.PositiveIntegerField(default=1)

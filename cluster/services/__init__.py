@@ -20,6 +20,7 @@ from cluster.services.replicas import (
     replica_restart,
     replica_running_set,
 )
+from cluster.services.samples import samples_prune, samples_write
 
 __all__ = [
     "NodePass",
@@ -37,5 +38,7 @@ __all__ = [
     "replica_restart",
     "replica_running_set",
     "replicas_probe",
+    "samples_prune",
+    "samples_write",
     "version_create",
 ]

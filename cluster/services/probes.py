@@ -1,24 +1,34 @@
-"""Probing: what each replica says of itself, believed and written down."""
+"""Probing: what each replica says of itself and its load, written down."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-import httpx
 import msgspec
 import redis
+import uvloop
 from django.db.models import QuerySet
 
 from cluster import feed, live
-from cluster.engines import Engine, Params, engine_get
-from cluster.health import ProbeAxis, Process, Record, record_decode
+from cluster.engines import Engine, Metrics, Params, engine_get
+from cluster.engines.rates import load_failed, load_next
+from cluster.health import (
+    Probe,
+    ProbeAxis,
+    Process,
+    Reading,
+    Record,
+    record_decode,
+)
+from cluster.health.load import LOADS, Load, load_decode
 from cluster.health.probing import Streak, probe_next
 from cluster.models import Driver, Replica
-from cluster.services.asking import asking_client, health_ask
+from cluster.services.asking import Unscraped, health_ask, metrics_ask
+from cluster.services.http_get import Link
 
 log = logging.getLogger(__name__)
 
@@ -38,12 +48,35 @@ class _Target(NamedTuple):
     params: Params
     served_name: str
 
+    @property
+    def probe_lock(self) -> str:
+        return f"sluice:probe:{self.replica_id}#lock"
+
+    @property
+    def scrape_lock(self) -> str:
+        return f"sluice:scrape:{self.replica_id}#lock"
+
+    @property
+    def streak(self) -> str:
+        return f"sluice:probe:{self.replica_id}#streak"
+
+
+class _Known(NamedTuple):
+    """What is known of a target before the question. ``metrics`` is None where it
+    has none and while another call is just reading them."""
+
+    record: Record
+    streak: Streak
+    load: Load | None
+    metrics: Metrics | None
+
 
 def replicas_probe(
     *, replica_ids: Collection[str] | None = None
 ) -> dict[str, ProbeAxis | None]:
     """Probe these replicas, or all, at once; the axes that are now in force.
 
+    Those that are up are asked for their load too, over the same connection.
     Replicas without a running process, and those that another call is just asking,
     are left out. Raises ``redis.RedisError`` while Redis is away: without the
     record there is nothing to compare with and nowhere to write.
@@ -62,21 +95,29 @@ def replicas_probe(
         )
         for row in replicas.exclude(address="").select_related("version")
     ]
-    return asyncio.run(_probe_all(targets)) if targets else {}
+    if replica_ids is None:
+        live.loads_keep({target.replica_id for target in targets})
+    return uvloop.run(_probe_all(targets)) if targets else {}
 
 
 async def _probe_all(targets: list[_Target]) -> dict[str, ProbeAxis | None]:
     """Each trouble stays its own, but an absent Redis is everybody's."""
     room = asyncio.Semaphore(_AT_ONCE)
     axes: dict[str, ProbeAxis | None] = {}
-    async with asking_client() as client:
 
-        async def probe(target: _Target) -> None:
-            async with room:
-                await _probe_one(client, target, axes)
+    async def probe(target: _Target, known: _Known) -> None:
+        async with room:
+            link = Link(target.address)
+            try:
+                await _probe_one(link, target, known, axes)
+            finally:
+                link.close()
 
-        results = await asyncio.gather(*map(probe, targets), return_exceptions=True)
-    for target, error in zip(targets, results, strict=True):
+    begun = _begin(targets)
+    results = await asyncio.gather(
+        *(probe(target, known) for target, known in begun), return_exceptions=True
+    )
+    for (target, _), error in zip(begun, results, strict=True):
         if isinstance(error, redis.RedisError):
             raise error
         if error is not None:
@@ -84,48 +125,75 @@ async def _probe_all(targets: list[_Target]) -> dict[str, ProbeAxis | None]:
     return axes
 
 
+def _begin(targets: Sequence[_Target]) -> list[tuple[_Target, _Known]]:
+    """The targets that may be asked now, and what is known of them; in one round
+    trip, since they are many."""
+    pipeline = live.redis_client().pipeline(transaction=False)
+    for target in targets:
+        pipeline.set(target.probe_lock, "1", nx=True, px=_LOCK_MS)
+        pipeline.set(target.scrape_lock, "1", nx=True, px=2 * _LOCK_MS)
+        pipeline.hgetall(_NAMES.entry(target.replica_id))
+        pipeline.get(target.streak)
+        pipeline.hget(LOADS, target.replica_id)
+    answers = iter(pipeline.execute())
+    begun, unlock, forget = [], [], []
+    for target in targets:
+        probes, scrapes, fields, streak, load = (next(answers) for _ in range(5))
+        record = record_decode(fields)
+        may = probes and (not target.has_process or _runs(record))
+        if not may:
+            unlock += [target.probe_lock] * bool(probes)
+            unlock += [target.scrape_lock] * bool(scrapes)
+            forget += [target.replica_id] * bool(probes and load)
+            continue
+        known = _Known(
+            record,
+            msgspec.json.decode(streak, type=Streak) if streak else Streak(),
+            load_decode(load),
+            target.engine.metrics(target.params) if scrapes else None,
+        )
+        if scrapes and known.metrics is None:
+            unlock.append(target.scrape_lock)
+        begun.append((target, known))
+    if unlock or forget:
+        live.loads_drop(forget, unlock=unlock)
+    return begun
+
+
 async def _probe_one(
-    client: httpx.AsyncClient, target: _Target, axes: dict[str, ProbeAxis | None]
+    link: Link, target: _Target, known: _Known, axes: dict[str, ProbeAxis | None]
 ) -> None:
-    if (known := _begin(target)) is not None:
-        try:
-            axes[target.replica_id] = await _probe(client, target, *known)
-        finally:
-            live.redis_client().delete(_lock_name(target))
-
-
-def _begin(target: _Target) -> tuple[Record, Streak] | None:
-    """What is known before the question; None when it must not be asked now."""
     client = live.redis_client()
-    if not client.set(_lock_name(target), "1", nx=True, px=_LOCK_MS):
-        return None
-    pipeline = client.pipeline(transaction=False)
-    pipeline.hgetall(_NAMES.entry(target.replica_id))
-    pipeline.get(_streak_name(target))
-    fields, raw = pipeline.execute()
-    record = record_decode(fields)
-    if target.has_process and not _runs(record):
-        client.delete(_lock_name(target))
-        return None
-    return record, msgspec.json.decode(raw, type=Streak) if raw else Streak()
+    try:
+        reading = await health_ask(
+            link,
+            engine=target.engine,
+            params=target.params,
+            served_name=target.served_name,
+        )
+        axes[target.replica_id] = _believe(target, known, reading)
+    except BaseException:
+        client.delete(target.probe_lock, target.scrape_lock)
+        raise
+    # The scrape may be slow; the next probe does not wait for it.
+    client.delete(target.probe_lock)
+    if known.metrics is not None:
+        try:
+            load = await _load(link, known.metrics, reading, known.load)
+            live.load_write(target.replica_id, load, unlock=target.scrape_lock)
+        except BaseException:
+            client.delete(target.scrape_lock)
+            raise
 
 
-async def _probe(
-    client: httpx.AsyncClient, target: _Target, record: Record, streak: Streak
-) -> ProbeAxis | None:
-    reading = await health_ask(
-        client,
-        target.address,
-        engine=target.engine,
-        params=target.params,
-        served_name=target.served_name,
-    )
-    process_since = record.process.since if record.process else 0.0
+def _believe(target: _Target, known: _Known, reading: Reading) -> ProbeAxis | None:
+    """The axis after this reading, written if it changed."""
+    record, streak = known.record, known.streak
     axis, streak_after = probe_next(
         record.probe,
         streak,
         reading,
-        process_since=process_since,
+        process_since=record.process.since if record.process else 0.0,
         now=round(time.time(), 3),
     )
     if axis is not None and axis != record.probe:
@@ -133,18 +201,23 @@ async def _probe(
     # Counted again each time, so that it expires only when the row is broken.
     if streak_after != streak or streak.failures or streak.successes:
         live.redis_client().set(
-            _streak_name(target), msgspec.json.encode(streak_after), ex=_STREAK_S
+            target.streak, msgspec.json.encode(streak_after), ex=_STREAK_S
         )
     return axis
 
 
+async def _load(
+    link: Link, metrics: Metrics, reading: Reading, before: Load | None
+) -> Load:
+    """The load as of now; a replica that is not up is not asked for it."""
+    if reading.state is not Probe.UP:
+        return load_failed(before, "not_up", reading.detail, round(time.time(), 3))
+    try:
+        scrape = await metrics_ask(link, metrics)
+    except Unscraped as error:
+        return load_failed(before, error.reason, error.detail, round(time.time(), 3))
+    return load_next(before, scrape, round(time.time(), 3))
+
+
 def _runs(record: Record) -> bool:
     return record.process is not None and record.process.state is Process.RUNNING
-
-
-def _lock_name(target: _Target) -> str:
-    return f"sluice:probe:{target.replica_id}#lock"
-
-
-def _streak_name(target: _Target) -> str:
-    return f"sluice:probe:{target.replica_id}#streak"

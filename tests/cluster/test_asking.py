@@ -14,7 +14,8 @@ import pytest
 from cluster.engines import engine_get
 from cluster.health import Probe, Reading
 from cluster.services import asking
-from cluster.services.asking import asking_client, health_ask
+from cluster.services.asking import health_ask
+from cluster.services.http_get import Link
 from tests.cluster.peers import Peer, http
 
 UP = Reading(Probe.UP)
@@ -23,14 +24,13 @@ CUT_OFF = b"HTTP/1.1 200 OK\r\ncontent-length: 15\r\n\r\n{"
 
 def ask(address: str, engine: str = "llamacpp", **params: Any) -> Reading:
     async def question() -> Reading:
-        async with asking_client() as client:
+        link = Link(address)
+        try:
             return await health_ask(
-                client,
-                address,
-                engine=engine_get(engine),
-                params=params,
-                served_name="smol",
+                link, engine=engine_get(engine), params=params, served_name="smol"
             )
+        finally:
+            link.close()
 
     return asyncio.run(question())
 

@@ -60,12 +60,16 @@ class Counters(msgspec.Struct):
         self.paths = {}
 
     def exposition(self) -> bytes:
-        """The counters as Prometheus text."""
+        """The counters as Prometheus text, the load also under vLLM's names."""
         rows = (
             ("mock_requests_running", "gauge", self.running),
             ("mock_requests_total", "counter", self.requests),
             ("mock_requests_completed_total", "counter", self.completed),
             ("mock_requests_aborted_total", "counter", self.aborted),
             ("mock_generation_tokens_total", "counter", self.tokens_sent),
+            ("vllm:num_requests_running", "gauge", self.running),
+            ("vllm:num_requests_waiting", "gauge", 0),
+            ("vllm:kv_cache_usage_perc", "gauge", 0),
+            ("vllm:generation_tokens_total", "counter", self.tokens_sent),
         )
         return "".join(f"# TYPE {n} {t}\n{n} {v}\n" for n, t, v in rows).encode()
