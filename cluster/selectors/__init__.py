@@ -9,6 +9,7 @@ from cluster.selectors.replicas import (
     replica_get,
     replica_list,
     replica_views,
+    states_read,
 )
 
 __all__ = [
@@ -19,5 +20,6 @@ __all__ = [
     "replica_get",
     "replica_list",
     "replica_views",
+    "states_read",
     "version_get",
 ]
