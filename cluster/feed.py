@@ -54,6 +54,17 @@ redis.call('PUBLISH', KEYS[4], n)
 return 1
 """
 
+# Sets one field of a hash entry if it still is what the writer saw, for a field with
+# many writers. ARGV: id, field, value seen ('' for none), value. Returns 1 if it was.
+HASH_FIELD_SWAP = """
+if (redis.call('HGET', KEYS[1], ARGV[2]) or '') ~= ARGV[3] then return 0 end
+redis.call('HSET', KEYS[1], ARGV[2], ARGV[4])
+local n = redis.call('INCR', KEYS[2])
+redis.call('ZADD', KEYS[3], n, ARGV[1])
+redis.call('PUBLISH', KEYS[4], n)
+return 1
+"""
+
 # Sets a whole string entry. ARGV: id, value. Returns 1 if it changed.
 ENTRY_PUT = """
 if redis.call('GET', KEYS[1]) == ARGV[2] then return 0 end

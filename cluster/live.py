@@ -7,15 +7,23 @@ callers say what that means for them.
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Mapping
-from typing import cast
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NamedTuple, cast
 
 import msgspec
 import redis
 from django.conf import settings
 
 from cluster import feed
-from cluster.health import AdminAxis, ProbeAxis, ProcessAxis, Record, record_decode
+from cluster.health import (
+    AdminAxis,
+    NodeAxis,
+    PassiveAxis,
+    ProbeAxis,
+    ProcessAxis,
+    Record,
+    record_decode,
+)
 from cluster.health.load import (
     LOADS,
     MINUTE_KEPT_S,
@@ -24,7 +32,6 @@ from cluster.health.load import (
     load_decode,
     minute_list,
 )
-from cluster.health.record import NodeAxis
 
 _NAMES = feed.feed_names(feed.REPLICAS)
 
@@ -66,6 +73,61 @@ def records_read(replica_ids: Iterable[str]) -> dict[str, Record]:
     return dict(zip(ids, map(record_decode, pipeline.execute()), strict=True))
 
 
+class FleetRead(NamedTuple):
+    """``now`` is Redis's clock, by which the times of ``passive`` are meant."""
+
+    records: dict[str, Record]
+    loads: dict[str, Load]
+    now: float
+
+
+def fleet_read(replica_ids: Iterable[str]) -> FleetRead:
+    """All that states are made of, in one round trip; unknown ids are empty."""
+    ids = list(replica_ids)
+    pipeline = redis_client().pipeline(transaction=False)
+    pipeline.time()
+    pipeline.hgetall(LOADS)
+    for replica_id in ids:
+        pipeline.hgetall(_NAMES.entry(replica_id))
+    (seconds, micros), loads, *records = pipeline.execute()
+    return FleetRead(
+        dict(zip(ids, map(record_decode, records), strict=True)),
+        _loads(loads),
+        seconds + micros / 1e6,
+    )
+
+
+def passive_change(
+    replica_id: str,
+    change: Callable[[Record, float], PassiveAxis | None],
+    *,
+    tries: int = 5,
+) -> bool:
+    """Replace the axis ``passive`` by what ``change`` makes of the record at a time
+    by Redis's clock; true when that changed anything.
+
+    Gateways write this axis too, so it is computed anew when one was faster.
+    """
+    client = redis_client()
+    script = client.register_script(feed.HASH_FIELD_SWAP)
+    keys = [_NAMES.entry(replica_id), _NAMES.number, _NAMES.changes, _NAMES.notices]
+    for _ in range(tries):
+        pipeline = client.pipeline(transaction=False)
+        pipeline.hgetall(_NAMES.entry(replica_id))
+        pipeline.time()
+        fields, (seconds, micros) = pipeline.execute()
+        record = record_decode(fields)
+        axis = change(record, seconds + micros / 1e6)
+        if axis is None or axis == record.passive:
+            return False
+        before = fields.get(b"passive", b"")
+        if script(
+            keys=keys, args=[replica_id, "passive", before, msgspec.json.encode(axis)]
+        ):
+            return True
+    return False
+
+
 def load_write(replica_id: str, load: Load, *, unlock: str) -> None:
     """Write a load, keep it for the samples, and drop the lock of its scrape."""
     pipeline = redis_client().pipeline(transaction=False)
@@ -91,7 +153,10 @@ def _point(replica_id: str, load: Load) -> LoadPoint:
 
 def loads_read() -> dict[str, Load]:
     """The load of every replica that has one."""
-    fields = cast("Mapping[bytes, bytes]", redis_client().hgetall(LOADS))
+    return _loads(cast("Mapping[bytes, bytes]", redis_client().hgetall(LOADS)))
+
+
+def _loads(fields: Mapping[bytes, bytes]) -> dict[str, Load]:
     loads = {id_.decode(): load_decode(raw) for id_, raw in fields.items()}
     return {id_: load for id_, load in loads.items() if load is not None}
 

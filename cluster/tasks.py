@@ -115,5 +115,6 @@ def replica_probe_soon(replica_id: str, give_up_at: float) -> None:
     """Probe a fresh process again and again until it is up or has ended."""
     services.replicas_probe(replica_ids=[replica_id])
     record = live.records_read([replica_id])[replica_id]
-    if state_merge(record).label is Label.LOADING and time.time() < give_up_at:
+    state = state_merge(record, now=time.time())
+    if state.label is Label.LOADING and time.time() < give_up_at:
         _nudge(replica_probe_soon, replica_id, give_up_at, queue="celery", in_s=_SOON_S)

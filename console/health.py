@@ -1,7 +1,8 @@
 """Whether the console lives, whether it can do its job, and its numbers.
 
 Open to whoever reaches the port, as probes and scrapers expect, so none of it
-names a model, a team, a key or an address.
+names a team, a key or an address. Replicas are named, as in the gateways' figures:
+an alert must say which one it is about.
 """
 
 from __future__ import annotations
@@ -157,6 +158,11 @@ def _live_metrics() -> list[Metric]:
     views = replica_views(replica_list())
     counts = Counter(view.state.label for view in views if view.state)
     states = [(f'{{state="{label.value}"}}', counts[label]) for label in Label]
+    each = [
+        (f'{{replica="{view.replica.id}",state="{view.state.label.value}"}}', 1)
+        for view in views
+        if view.state
+    ]
     return [
         Metric("gateways", "Live gateway processes.", [("", applied.of)]),
         Metric(
@@ -165,4 +171,5 @@ def _live_metrics() -> list[Metric]:
             [("", applied.gateways)],
         ),
         Metric("replicas", "Replicas by the state that the router sees.", states),
+        Metric("replica_state", "1 for the state that a replica is in.", each),
     ]

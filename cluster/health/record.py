@@ -1,7 +1,8 @@
 """The live record of a replica: a Redis hash with one field per axis.
 
-Axes are written by different processes and never by two, so each is its own
-field and no write can undo another's. Times are Unix seconds.
+Each axis has one writer and is its own field, so no write can undo another's; only
+``passive`` has many, the gateways, who replace it by comparing first. Times are
+Unix seconds; those of ``passive`` are Redis's own, because they are compared.
 """
 
 from __future__ import annotations
@@ -31,10 +32,24 @@ class Process(enum.StrEnum):
 
 
 class Probe(enum.StrEnum):
+    """``WARMING`` answers but has not completed a first request; ``SUSPECT`` was up
+    and missed the last questions, too few yet to call it down."""
+
     UNKNOWN = "unknown"
     LOADING = "loading"
+    WARMING = "warming"
     UP = "up"
+    SUSPECT = "suspect"
     DOWN = "down"
+
+
+class Passive(enum.StrEnum):
+    """What the gateways' own requests say of a replica."""
+
+    IN = "in"
+    SUSPECT = "suspect"
+    EJECTED = "ejected"
+    QUARANTINED = "quarantined"
 
 
 class NodeReach(enum.StrEnum):
@@ -76,6 +91,27 @@ class ProbeAxis(msgspec.Struct, frozen=True, omit_defaults=True):
     process_since: float = 0.0
 
 
+class PassiveAxis(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Written by the gateways, by the rules of ``cluster.health.passive``.
+
+    ``until`` ends an ejection or a suspicion, ``count`` is the n of its length,
+    ``ejections`` the times of the last ones. ``cause`` is a code, ``detail`` the
+    evidence, ``said_by`` whoever decided it. ``recovered_at`` is when it came back
+    into rotation, 0 where it was never out. ``process_since`` as in ``ProbeAxis``.
+    """
+
+    state: Passive
+    since: float
+    until: float = 0.0
+    count: int = 0
+    cause: str = ""
+    detail: str = ""
+    said_by: str = ""
+    ejections: tuple[float, ...] = ()
+    recovered_at: float = 0.0
+    process_since: float = 0.0
+
+
 class NodeAxis(msgspec.Struct, frozen=True):
     """Written by the scheduler for the replicas that a node runs.
 
@@ -96,15 +132,16 @@ class Record(msgspec.Struct, frozen=True):
     admin: AdminAxis | None = None
     process: ProcessAxis | None = None
     probe: ProbeAxis | None = None
+    passive: PassiveAxis | None = None
+    node: NodeAxis | None = None
+
+    @property
+    def process_since(self) -> float:
+        """The start of the process that runs, 0 for a static replica."""
+        return self.process.since if self.process is not None else 0.0
 
 
-AXES: dict[str, type[msgspec.Struct]] = {
-    "admin": AdminAxis,
-    "process": ProcessAxis,
-    "probe": ProbeAxis,
-}
-
-_Axis = TypeVar("_Axis", AdminAxis, ProcessAxis, ProbeAxis)
+_Axis = TypeVar("_Axis", AdminAxis, ProcessAxis, ProbeAxis, PassiveAxis, NodeAxis)
 
 
 def _axis(kind: type[_Axis], raw: bytes | None) -> _Axis | None:
@@ -123,4 +160,6 @@ def record_decode(fields: Mapping[bytes, bytes]) -> Record:
         admin=_axis(AdminAxis, fields.get(b"admin")),
         process=_axis(ProcessAxis, fields.get(b"process")),
         probe=_axis(ProbeAxis, fields.get(b"probe")),
+        passive=_axis(PassiveAxis, fields.get(b"passive")),
+        node=_axis(NodeAxis, fields.get(b"node")),
     )

@@ -10,6 +10,7 @@ from cluster.selectors.replicas import (
     replica_get,
     replica_list,
     replica_views,
+    states_read,
 )
 
 __all__ = [
@@ -23,5 +24,6 @@ __all__ = [
     "replica_get",
     "replica_list",
     "replica_views",
+    "states_read",
     "version_get",
 ]

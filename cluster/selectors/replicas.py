@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import redis
@@ -9,7 +10,7 @@ from django.utils.translation import gettext as _
 
 from cluster import live
 from cluster.errors import Missing
-from cluster.health import Record, State, state_merge
+from cluster.health import Record, State, states_merge
 from cluster.models import Replica
 from cluster.selectors.names import name_possible
 
@@ -50,12 +51,35 @@ def replica_get(*, replica_id: str) -> Replica:
 
 
 def replica_views(replicas: Iterable[Replica]) -> list[ReplicaView]:
-    """Each replica with the state that the router sees, in one round trip."""
+    """Each replica with the state that the router sees, in one round trip.
+
+    A state depends on the other replicas of the model, so their records are read
+    too; a removed replica stands for itself.
+    """
     rows = list(replicas)
     try:
-        records = live.records_read(replica.id for replica in rows)
+        records, states = states_read({row.version.model_id for row in rows}, rows)
     except redis.RedisError:
         return [ReplicaView(replica, None, None) for replica in rows]
-    return [
-        ReplicaView(row, records[row.id], state_merge(records[row.id])) for row in rows
-    ]
+    return [ReplicaView(row, records[row.id], states[row.id]) for row in rows]
+
+
+def states_read(
+    model_ids: Collection[int], alone: Iterable[Replica] = ()
+) -> tuple[dict[str, Record], dict[str, State]]:
+    """Records and states of every replica of these models, and of those ``alone``
+    that no longer belong to one. Raises ``redis.RedisError``."""
+    groups: dict[int, list[str]] = defaultdict(list)
+    present = Replica.objects.filter(
+        removed_at__isnull=True, version__model__in=model_ids
+    )
+    for id_, model_id in present.values_list("pk", "version__model_id"):
+        groups[model_id].append(id_)
+    grouped = {id_ for ids in groups.values() for id_ in ids}
+    singles = [[row.id] for row in alone if row.id not in grouped]
+    records, loads, now = live.fleet_read([*grouped, *(id_ for (id_,) in singles)])
+    states: dict[str, State] = {}
+    for ids in (*groups.values(), *singles):
+        group = {id_: records[id_] for id_ in ids}
+        states |= states_merge(group, now=now, loads=loads)
+    return records, states

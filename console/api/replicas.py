@@ -32,7 +32,11 @@ router = Router(tags=["Replicas"])
 
 class StateOut(BaseModel):
     """The state that the router sees. ``detail`` is the evidence in the words of
-    whoever saw it, ``next_try`` when a failed start is tried again."""
+    whoever saw it, ``next_try`` when a failed start or an ejected replica is tried
+    again. ``panic``: the route is short of replicas and uses doubtful ones.
+    ``kept``: an ejection that is not carried out because too few would be left.
+    ``trial``: one request at a time goes there to see. ``saturated``: the engine's own
+    word. ``recovered_at``: since when it is given its share again, little by little."""
 
     label: str = Field(json_schema_extra=choices(Label))
     cause: str = Field(json_schema_extra=choices(Cause))
@@ -40,6 +44,11 @@ class StateOut(BaseModel):
     since: datetime | None
     detail: str
     next_try: datetime | None
+    panic: bool
+    kept: bool
+    trial: bool
+    saturated: bool
+    recovered_at: datetime | None
 
 
 class ReplicaOut(BaseModel):
@@ -94,6 +103,11 @@ def state_out(state: State | None) -> StateOut | None:
         since=moment(state.since),
         detail=state.detail,
         next_try=moment(state.next_try),
+        panic=state.panic,
+        kept=state.kept,
+        trial=state.trial,
+        saturated=state.saturated,
+        recovered_at=moment(state.recovered_at),
     )
 
 

@@ -220,7 +220,7 @@ class Feeds:
 
 
 def _standing(fields: dict[bytes, bytes]) -> Standing:
-    state = state_merge(record_decode(fields))
+    state = state_merge(record_decode(fields), now=time.time())
     if state.eligible:
         return Standing.ELIGIBLE
     return Standing.UNKNOWN if state.cause is Cause.NOT_PROBED else Standing.BARRED

@@ -37,7 +37,7 @@ def version_of(fleet: Fleet, **params: Any) -> Version:
 
 
 def label(replica: Replica) -> Label:
-    return state_merge(record(replica)).label
+    return state_merge(record(replica), now=time.time()).label
 
 
 def chat(replica: Replica) -> str:
@@ -84,7 +84,9 @@ def test_a_real_engine_serves_survives_its_killing_and_ends(fleet: Fleet) -> Non
 
     os.kill(first, signal.SIGKILL)
     fleet.until(lambda: label(replica) is Label.DOWN)
-    assert state_merge(record(replica)).detail.startswith("Ended by signal 9 (SIGKILL)")
+    assert state_merge(record(replica), now=time.time()).detail.startswith(
+        "Ended by signal 9 (SIGKILL)"
+    )
     assert until_healthy(fleet, replica)[-2:] == [Label.LOADING, Label.HEALTHY]
     replica.refresh_from_db()
     assert replica.pid != first and replica.address == address

@@ -102,8 +102,8 @@ def test_every_replica_is_asked_and_its_answer_written(
         bad.id: Probe.DOWN,
     }
     assert record(good).probe == axes[good.id]
-    assert state_merge(record(good)).eligible
-    assert not state_merge(record(bad)).eligible
+    assert state_merge(record(good), now=time.time()).eligible
+    assert not state_merge(record(bad), now=time.time()).eligible
 
 
 @pytest.mark.django_db(transaction=True)

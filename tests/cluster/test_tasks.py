@@ -48,7 +48,7 @@ def labels(last):
     seen, began = [], time.monotonic()
     while time.monotonic() - began < 30:
         record = live.records_read([replica.id])[replica.id]
-        label = state_merge(record).label.value
+        label = state_merge(record, now=time.time()).label.value
         if seen[-1:] != [label]:
             seen.append(label)
         if label == last:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from cluster import live
 from cluster.actor import SYSTEM
-from cluster.health import Probe, ProbeAxis, Process, ProcessAxis
+from cluster.health import Passive, PassiveAxis, Probe, ProbeAxis, Process, ProcessAxis
 from cluster.models import AuditRecord, Replica, Version
 from cluster.services import node_register
 from tests.console.api import Api, read, refusal
@@ -90,7 +91,25 @@ def test_the_state_is_the_one_that_the_router_sees(api: Api) -> None:
         "since": "2023-11-14T22:13:20.500Z",
         "detail": "",
         "next_try": None,
+        "panic": False,
+        "kept": False,
+        "trial": False,
+        "saturated": False,
+        "recovered_at": None,
     }
+
+
+def test_a_replica_is_judged_among_those_of_its_model(api: Api) -> None:
+    one, other = (api.replica(f"http://127.0.0.1:{port}") for port in (9001, 9002))
+    until = time.time() + 60
+    for replica in (one, other):
+        live.axis_write(replica, ProbeAxis(Probe.UP, since=1.0))
+        live.passive_change(
+            replica, lambda record, now: PassiveAxis(Passive.EJECTED, now, until)
+        )
+    states = [api.get(f"/replicas/{replica}")["state"] for replica in (one, other)]
+    assert all(state["panic"] and state["eligible"] for state in states)
+    assert sorted(state["kept"] for state in states) == [False, True]
 
 
 def test_a_failed_start_says_why_and_when_it_is_tried_again(api: Api) -> None:
@@ -171,7 +190,7 @@ def test_without_redis_replicas_are_listed_with_an_unknown_state(
     def away(ids: object) -> None:
         raise redis.ConnectionError("away")
 
-    monkeypatch.setattr(live, "records_read", away)
+    monkeypatch.setattr(live, "fleet_read", away)
     assert api.get("/replicas")["items"][0]["state"] is None
     assert api.get(f"/replicas/{replica}")["state"] is None
 
@@ -211,7 +230,7 @@ def test_the_list_costs_the_same_queries_for_one_row_and_for_fifty(api: Api) -> 
             driver="static",
             address=f"http://10.0.0.1:{n}",
         )
-    assert cost() == one <= 2
+    assert cost() == one <= 3
 
 
 def test_nodes_are_shown_with_how_many_replicas_they_run(api: Api) -> None:

@@ -133,7 +133,8 @@ def test_metrics_tell_what_pages_and_api_tell(
     assert found["sluice_keys"] == 1
     assert found["sluice_redis_up"] == found["sluice_database_up"] == 1
     text = Client().get("/metrics").content.decode()
-    assert "hidden" not in text and "qwen" not in text
+    assert "hidden" not in text
+    assert found['sluice_replica_state{replica="qwen-v1-1",state="healthy"}'] == 1
     assert 'sluice_build_info{version="' in text
 
 
@@ -161,7 +162,7 @@ def test_the_numbers_cost_the_same_queries_whatever_the_fleet(
             address=f"http://10.0.0.1:{port}",
             actor=actor,
         )
-    with django_assert_max_num_queries(6):
+    with django_assert_max_num_queries(7):
         assert numbers()['sluice_replicas{state="registered"}'] == 19
 
 
