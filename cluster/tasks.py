@@ -18,7 +18,7 @@ from kombu.exceptions import OperationalError
 
 from cluster import live, services
 from cluster.health import Label, state_merge
-from cluster.models import Node
+from cluster.models import Node, Replica
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +55,19 @@ def node_reconcile(node_name: str) -> None:
         _nudge(artifacts_verify, node_name, queue=node.queue)
     if done.look_again_s is not None:
         node_nudge(node, in_s=done.look_again_s)
+
+
+def replica_log_nudge(replica: Replica) -> None:
+    """Ask the node of a replica for the last lines of its log."""
+    if replica.node is not None:
+        _nudge(replica_log_publish, replica.id, queue=replica.node.queue)
+
+
+@shared_task(name="cluster.tasks.replica_log_publish", time_limit=10)
+def replica_log_publish(replica_id: str) -> None:
+    """Put the last lines of a replica's log into Redis for those who asked."""
+    replica = Replica.objects.select_related("node").get(pk=replica_id)
+    services.replica_log_publish(replica=replica)
 
 
 @shared_task(name="cluster.tasks.nodes_reconcile", time_limit=30)

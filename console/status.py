@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from django.utils.functional import Promise
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, pgettext_lazy
+from django.utils.translation import gettext_lazy, pgettext, pgettext_lazy
 
 from cluster.health import Cause, Label, State
 from routing.selectors.fleet import ModelView, VersionView
@@ -27,7 +28,13 @@ _LABELS = {
     Label.REGISTERED: ("idle", pgettext_lazy("replica state", "Registered")),
     Label.STARTING: ("info", pgettext_lazy("replica state", "Starting")),
     Label.LOADING: ("info", pgettext_lazy("replica state", "Loading")),
+    Label.WARMING: ("info", pgettext_lazy("replica state", "Warming up")),
     Label.HEALTHY: ("ok", pgettext_lazy("replica state", "Healthy")),
+    Label.SUSPECT: ("warn", pgettext_lazy("replica state", "Suspect")),
+    Label.EJECTED: ("err", pgettext_lazy("replica state", "Ejected")),
+    Label.HALF_OPEN: ("warn", pgettext_lazy("replica state", "On trial")),
+    Label.QUARANTINED: ("err", pgettext_lazy("replica state", "Quarantined")),
+    Label.UNREACHABLE: ("stale", pgettext_lazy("replica state", "Unreachable")),
     Label.DOWN: ("err", pgettext_lazy("replica state", "Down")),
     Label.FAILED: ("err", pgettext_lazy("replica state", "Failed")),
     Label.DRAINING: ("hold", pgettext_lazy("replica state", "Draining")),
@@ -48,6 +55,26 @@ _CAUSES = {
     Cause.PROCESS_EXITED: gettext_lazy("Its process ended by itself."),
     Cause.START_FAILED: gettext_lazy("Its process could not be started."),
     Cause.PROBE_LOADING: gettext_lazy("It answers, and still loads the model."),
+    Cause.PROBE_WARMING: gettext_lazy(
+        "It answers, and has to complete a first request before it gets others."
+    ),
+    Cause.WARMUP_FAILED: gettext_lazy(
+        "It answers, but its first request failed; that is tried again."
+    ),
+    Cause.PROBE_MISSED: gettext_lazy(
+        "It missed the last probes, too few yet to call it down."
+    ),
+    Cause.DEEP_PROBE_FAILED: gettext_lazy(
+        "It answers probes, but completed no request that was tried."
+    ),
+    Cause.NODE_SILENT: gettext_lazy(
+        "Nothing is heard of its node; the requests that it gets decide."
+    ),
+    Cause.FAILURES_IN_A_ROW: gettext_lazy("Several requests to it failed in a row."),
+    Cause.FAILURE_SHARE: gettext_lazy("Too many of the requests to it failed."),
+    Cause.TRIAL_FAILED: gettext_lazy("The request that tried it again failed."),
+    Cause.HANG: gettext_lazy("It holds requests and sends nothing."),
+    Cause.PASSIVE: gettext_lazy("Requests to it went wrong."),
     Cause.PROBE_OK: gettext_lazy("The last probe was answered."),
     Cause.PROBE_FAILED: gettext_lazy("The last probes failed."),
 }
@@ -56,9 +83,16 @@ _CAUSES = {
 LABELS = tuple(
     sorted(
         _LABELS,
-        key=lambda label: ("err", "stale", "hold", "info", "idle", "off", "ok").index(
-            _LABELS[label][0]
-        ),
+        key=lambda label: (
+            "err",
+            "stale",
+            "warn",
+            "hold",
+            "info",
+            "idle",
+            "off",
+            "ok",
+        ).index(_LABELS[label][0]),
     )
 )
 
@@ -77,7 +111,33 @@ def state_mark(state: State | None) -> Mark:
             _("Redis does not answer, and the live state lies there."),
         )
     token, word = _LABELS[state.label]
-    return Mark(token, str(word), str(_CAUSES[state.cause]))
+    sentence = " ".join([str(_CAUSES[state.cause]), *map(str, _remarks(state))])
+    if state.panic and token == "ok":
+        token = "warn"
+    return Mark(token, str(word), sentence)
+
+
+def _remarks(state: State) -> list[Promise]:
+    """What a person should know of a state beside its cause."""
+    found = {
+        gettext_lazy("It stays in use: too few others are left."): state.kept,
+        gettext_lazy("It gets one request at a time, to see."): state.trial,
+        gettext_lazy("It is chosen only when no other is there."): state.last_choice,
+        gettext_lazy(
+            "Its route is short of replicas and uses doubtful ones."
+        ): state.panic,
+        gettext_lazy("Its engine says that it is full."): state.saturated,
+    }
+    return [words for words, holds in found.items() if holds]
+
+
+def removed_mark() -> Mark:
+    """A replica that was taken out for good."""
+    return Mark(
+        "off",
+        pgettext("replica state", "Removed"),
+        _("It gets no requests and is in no list; its id is never used again."),
+    )
 
 
 def version_mark(view: VersionView) -> Mark:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -9,6 +10,9 @@ from pathlib import Path
 LIMIT_BYTES = 16 * 1024 * 1024
 _TAIL_BYTES = 4096
 _TAIL_CHARS = 400
+_LINES_BYTES = 256 * 1024
+_LINE_CHARS = 2000
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def log_trim(path: Path) -> None:
@@ -49,3 +53,22 @@ def log_tail(path: Path, *, start: int = 0) -> str:
             return tail or text[:_TAIL_CHARS]
         tail = longer
     return tail
+
+
+def log_lines(path: Path, *, most: int) -> list[str] | None:
+    """The last lines as a person may read them, without colours and control
+    characters; None when there is no such log."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _LINES_BYTES))
+            text = file.read().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return None
+    lines = text.splitlines()[-most:]
+    return [_readable(line)[:_LINE_CHARS] for line in lines]
+
+
+def _readable(line: str) -> str:
+    line = _ESCAPES.sub("", line).replace("\t", "    ")
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)

@@ -50,6 +50,18 @@ def replica_get(*, replica_id: str) -> Replica:
     return replica
 
 
+def replica_any(*, replica_id: str) -> Replica:
+    """The replica, removed or not, with its version, model and node; or ``Missing``."""
+    known = replica_list(include_removed=True)
+    found = known.filter(pk=replica_id) if name_possible(replica_id) else None
+    replica = found and found.first()
+    if not replica:
+        raise Missing(
+            _("There is no replica %(name)s.") % {"name": replica_id}, field="replica"
+        )
+    return replica
+
+
 def replica_views(replicas: Iterable[Replica]) -> list[ReplicaView]:
     """Each replica with the state that the router sees, in one round trip.
 

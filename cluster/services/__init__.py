@@ -12,6 +12,7 @@ from cluster.services.models import (
 from cluster.services.nodes import node_register
 from cluster.services.probes import replicas_probe
 from cluster.services.reconcile import NodePass, node_reconcile, node_shutdown
+from cluster.services.replica_logs import replica_log, replica_log_publish
 from cluster.services.replicas import (
     replica_address_set,
     replica_admin_set,
@@ -42,6 +43,8 @@ __all__ = [
     "replica_admin_set",
     "replica_create",
     "replica_drain",
+    "replica_log",
+    "replica_log_publish",
     "replica_remove",
     "replica_restart",
     "replica_running_set",

@@ -13,6 +13,7 @@ from cluster.drivers.spawn import environment_build
 from cluster.engines import (
     LaunchOrder,
     LaunchRefused,
+    artifact_path,
     engine_get,
 )
 from cluster.models import Replica
@@ -72,3 +73,22 @@ def _port(replica: Replica, host: str, avoid: Collection[int]) -> int:
 def port_of(address: str) -> int:
     """The port in an address that we made; 0 in an empty one."""
     return urlsplit(address).port or 0
+
+
+def launch_command(replica: Replica) -> list[str]:
+    """The command that its node runs for it, by what is on record; nothing is started.
+
+    Raises ``LaunchRefused``, or ``ArtifactMissing`` where this machine lacks the file.
+    """
+    assert replica.node is not None
+    version = replica.version
+    artifact = artifact_path(version.artifact) if version.artifact else None
+    return engine_get(version.engine).launch(
+        LaunchOrder(
+            version.served_name,
+            listen_host(replica.node.host),
+            port_of(replica.address),
+            artifact,
+            version.params,
+        )
+    )

@@ -7,26 +7,20 @@ then says so instead of showing a number.
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, cast
 
 import msgspec
+import redis
 
-from cluster.health.inflight import (
-    GATEWAYS,
-    OpenRequest,
-    gateway_record_name,
-    inflight_decode,
-    inflight_name,
-)
+from cluster.health.inflight import OpenRequest
 from cluster.health.load import LOADS, Load, load_decode
 from cluster.live import redis_client
+from cluster.selectors.inflight import InFlight, inflight_read
 
 # Engines are asked every 5 s: what is older than three turns is not "now".
 LOAD_BELIEVED_S = 15.0
-# A gateway renews its record every second; see routing.contracts.names.
-_GATEWAY_QUIET_S = 5.0
+PROBED_EVERY_S = 5.0
 REQUESTS_SHOWN = 50
 
 Values = dict[str, float | None]
@@ -53,7 +47,15 @@ class Reading(NamedTuple):
             "kv": None if kv is None else kv * 100,
             "tokens_per_s": load.tokens_per_s if load else None,
             "ttft_ms": load.ttft_ms if load else None,
+            "next_probe_s": self._next_probe_s(),
         }
+
+    def _next_probe_s(self) -> float | None:
+        """Whole seconds to the next probe, which comes with the next scrape."""
+        load = self.load
+        if load is None or time.time() - load.at > LOAD_BELIEVED_S:
+            return None
+        return max(0, round(load.at + PROBED_EVERY_S - time.time()))
 
     @property
     def rows(self) -> list[dict[str, object]]:
@@ -67,40 +69,23 @@ def readings_read(replica_ids: Sequence[str]) -> dict[str, Reading]:
     if not replica_ids:
         return {}
     loads = cast("list[bytes | None]", redis_client().hmget(LOADS, list(replica_ids)))
-    open_ = open_requests()
+    open_ = inflight_read()
     return {
-        replica_id: Reading(
-            load_decode(raw), None if open_ is None else open_.get(replica_id, [])
-        )
+        replica_id: Reading(load_decode(raw), _requests(open_, replica_id))
         for replica_id, raw in zip(replica_ids, loads, strict=True)
     }
 
 
-def open_requests() -> dict[str, list[OpenRequest]] | None:
-    """What all live gateways have open, by replica; None when one does not say."""
-    client = redis_client()
-    oldest = time.time() - _GATEWAY_QUIET_S
-    ids = cast("list[bytes]", client.zrangebyscore(GATEWAYS, oldest, "+inf"))
-    pipeline = client.pipeline(transaction=False)
-    for gateway_id in ids:
-        pipeline.exists(gateway_record_name(gateway_id.decode()))
-        pipeline.hgetall(inflight_name(gateway_id.decode()))
-    found = pipeline.execute()
-    alive = (
-        fields for lives, fields in zip(found[::2], found[1::2], strict=True) if lives
-    )
-    return _joined(map(inflight_decode, alive))
+def _requests(open_: InFlight | None, replica_id: str) -> list[OpenRequest] | None:
+    if open_ is None or open_.silent:
+        return None
+    found = open_.requests.get(replica_id, [])
+    return sorted(found, key=lambda request: -request.age_s)
 
 
-def _joined(
-    parts: Iterable[dict[str, list[OpenRequest]] | None],
-) -> dict[str, list[OpenRequest]] | None:
-    found: defaultdict[str, list[OpenRequest]] = defaultdict(list)
-    for part in parts:
-        if part is None:
-            return None
-        for replica_id, requests in part.items():
-            found[replica_id] += requests
-    for requests in found.values():
-        requests.sort(key=lambda request: -request.age_s)
-    return dict(found)
+def reading_read(replica_id: str) -> Reading:
+    """The reading of one replica; nothing is known of it while Redis is away."""
+    try:
+        return readings_read([replica_id])[replica_id]
+    except redis.RedisError:
+        return Reading(None, None)

@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy, ngettext, pgettext_lazy
 
 from cluster.models import Driver, Replica
 from console.history import percent
+from console.live.readings import Reading
 from routing.selectors.fleet import VersionView
 
 Words = str | Promise
@@ -53,6 +54,14 @@ VERBS = {
     "stop": Verb(
         pgettext_lazy("verb", "Stop"),
         gettext_lazy("%(id)s is not wanted any more: its node stops it."),
+        gettext_lazy(
+            "It finishes what runs, for five minutes at most; then its node ends it."
+        ),
+        True,
+    ),
+    "stop-now": Verb(
+        pgettext_lazy("verb", "Stop now"),
+        gettext_lazy("%(id)s is not wanted any more: its node stops it."),
         gettext_lazy("Its node ends the process; requests that run on it break off."),
         True,
     ),
@@ -83,9 +92,11 @@ class Action:
     facts: list[str]
 
 
-def action_list(replica: Replica, peers: VersionView) -> list[Action]:
+def action_list(replica: Replica, peers: VersionView, reading: Reading) -> list[Action]:
     """Every verb, in a fixed order, the destructive one last."""
     facts = _facts(replica, peers)
+    open_ = _open_facts(reading)
+    cuts = {"stop-now", "restart", "remove"}
     return [
         Action(
             verb=name,
@@ -93,7 +104,7 @@ def action_list(replica: Replica, peers: VersionView) -> list[Action]:
             effect=str(verb.effect),
             asks=verb.asks,
             blocked=_blocked(replica, name),
-            facts=facts,
+            facts=[*facts, *(_cut_facts(reading) if name in cuts else open_)],
         )
         for name, verb in VERBS.items()
     ]
@@ -102,11 +113,14 @@ def action_list(replica: Replica, peers: VersionView) -> list[Action]:
 def _blocked(replica: Replica, verb: str) -> str:
     if replica.removed_at is not None:
         return _("The replica was removed.")
-    if verb in ("start", "stop", "restart") and replica.driver != Driver.PROCESS:
+    if (
+        verb in ("start", "stop", "stop-now", "restart")
+        and replica.driver != Driver.PROCESS
+    ):
         return _("Sluice does not run this replica: start and stop it where it runs.")
     if verb == "start" and replica.wanted_running:
         return _("It is already wanted to run.")
-    if verb == "stop" and not replica.wanted_running:
+    if verb in ("stop", "stop-now") and not replica.wanted_running:
         return _("It is already wanted to stand still.")
     states = {"enable": "enabled", "drain": "draining", "disable": "disabled"}
     if states.get(verb) == replica.admin_state:
@@ -125,9 +139,8 @@ def _facts(replica: Replica, peers: VersionView) -> list[str]:
         "version": peers.version.name,
         "share": percent(peers.weight_bp),
     }
-    running = _("How many requests run on it is unknown: not measured yet.")
     if None in others:
-        return [share, _("Whether others are ready is unknown."), running]
+        return [share, _("Whether others are ready is unknown.")]
     ready = sum(state is not None and state.eligible for state in others)
     if ready:
         rest = ngettext(
@@ -137,7 +150,35 @@ def _facts(replica: Replica, peers: VersionView) -> list[str]:
         ) % {"n": ready}
     else:
         rest = _("No other replica of this version is ready.")
-    return [share, rest, running]
+    return [share, rest]
+
+
+def _open_facts(reading: Reading) -> list[str]:
+    """What runs on it now, by what the gateways say."""
+    if reading.requests is None:
+        return [_("How many requests run on it is unknown: gateways do not say.")]
+    if not reading.requests:
+        return [_("No request runs on it.")]
+    count = len(reading.requests)
+    return [
+        ngettext(
+            "%(n)d request runs on it, for %(age)d s.",
+            "%(n)d requests run on it, the oldest for %(age)d s.",
+            count,
+        )
+        % {"n": count, "age": reading.requests[0].age_s}
+    ]
+
+
+def _cut_facts(reading: Reading) -> list[str]:
+    if not reading.requests:
+        return _open_facts(reading)
+    count = len(reading.requests)
+    return [
+        *_open_facts(reading),
+        ngettext("It cuts %(n)d request off.", "It cuts %(n)d requests off.", count)
+        % {"n": count},
+    ]
 
 
 def undo_of(replica: Replica, verb: str) -> Action | None:

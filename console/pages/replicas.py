@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
@@ -12,30 +11,34 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.http import (
     require_http_methods,
     require_POST,
     require_safe,
 )
 
-from cluster.actor import Actor
-from cluster.errors import Missing, Refused
+from cluster.errors import Refused
 from cluster.health import Admin, Label
-from cluster.models import Driver, Replica, Version
+from cluster.models import AuditRecord, Driver, Replica, Version
 from cluster.selectors import ReplicaView, replica_list, replica_views
 from cluster.selectors.audit import audit_list
+from cluster.selectors.replicas import replica_any
 from cluster.services import (
     replica_admin_set,
     replica_create,
+    replica_drain,
     replica_remove,
     replica_restart,
     replica_running_set,
 )
+from cluster.services.running import DRAIN_DEADLINE_S
 from console import history
+from console.live.readings import reading_read
 from console.pages import actor_of, is_poll, refusal_add
 from console.pages.replica_actions import VERBS, action_list, undo_of
-from console.status import LABELS, Mark, label_mark, state_mark
+from console.pages.replica_live import live_context
+from console.status import LABELS, Mark, label_mark, removed_mark, state_mark
 from routing.selectors.fleet import fleet_list, model_view
 
 # More rows than this help nobody: the page asks to narrow the list.
@@ -96,18 +99,17 @@ def _filters(counts: Counter[Label], *, model: str, label: str) -> list[Filter]:
     ]
 
 
-def _replica_get(replica_id: str) -> Replica:
-    replica = replica_list(include_removed=True).filter(pk=replica_id).first()
-    if replica is None:
-        raise Missing(_("There is no replica %(id)s.") % {"id": replica_id})
-    return replica
-
-
 @require_safe
 def replica(request: HttpRequest, replica_id: str) -> HttpResponse:
-    row = _replica_get(replica_id)
+    row = replica_any(replica_id=replica_id)
     view = replica_views([row])[0]
-    context = {"view": view, "replica": row, "mark": state_mark(view.state)}
+    reading = reading_read(row.id)
+    context = {
+        "view": view,
+        "replica": row,
+        "mark": removed_mark() if row.removed_at else state_mark(view.state),
+        "load": reading.load,
+    }
     if is_poll(request):
         return render(request, "replicas/state.html", context)
     peers = next(
@@ -117,44 +119,80 @@ def replica(request: HttpRequest, replica_id: str) -> HttpResponse:
     )
     context |= {
         "peers": peers,
-        "actions": action_list(row, peers),
+        "values": reading.values,
+        "requests": reading.requests,
+        "rows": reading.rows,
+        "actions": action_list(row, peers, reading),
         "confirm": request.GET.get("confirm", ""),
         "undo": undo_of(row, request.GET.get("undo", "")),
         "changes": history.entries(audit_list(target=row.id)[:10]),
+        "removed_by": _removal(row),
+        **live_context(row),
     }
     return render(request, "replicas/replica.html", context)
 
 
-def _admin(state: Admin) -> Callable[[Replica, Actor], object]:
-    return lambda replica, actor: replica_admin_set(
-        replica=replica, state=state, actor=actor
-    )
+def _removal(replica: Replica) -> AuditRecord | None:
+    """Who took it out; None while it is there."""
+    if replica.removed_at is None:
+        return None
+    return audit_list(target=replica.id).filter(action="replica.remove").first()
 
 
-_SERVICES: dict[str, Callable[[Replica, Actor], object]] = {
-    "enable": _admin(Admin.ENABLED),
-    "drain": _admin(Admin.DRAINING),
-    "disable": _admin(Admin.DISABLED),
-    "start": lambda r, a: replica_running_set(replica=r, running=True, actor=a),
-    "stop": lambda r, a: replica_running_set(replica=r, running=False, actor=a),
-    "restart": lambda r, a: replica_restart(replica=r, actor=a),
-    "remove": lambda r, a: replica_remove(replica=r, actor=a),
-}
+_ADMIN = {"enable": Admin.ENABLED, "disable": Admin.DISABLED}
+
+
+def _act(request: HttpRequest, replica: Replica, verb: str) -> int | None:
+    """Do it; how many requests that cut off, None when nobody knows."""
+    actor = actor_of(request)
+    if verb in _ADMIN:
+        replica_admin_set(replica=replica, state=_ADMIN[verb], actor=actor)
+    elif verb == "drain":
+        then_stop = "then_stop" in request.POST
+        deadline_s = _deadline_s(request.POST.get("deadline_s", ""))
+        replica_drain(
+            replica=replica, then_stop=then_stop, deadline_s=deadline_s, actor=actor
+        )
+    elif verb == "restart":
+        replica_restart(replica=replica, actor=actor)
+    elif verb == "remove":
+        replica_remove(replica=replica, actor=actor)
+    else:
+        done = replica_running_set(
+            replica=replica,
+            running=verb == "start",
+            force=verb == "stop-now",
+            actor=actor,
+        )
+        return done.cut
+    return 0
+
+
+def _deadline_s(text: str) -> float:
+    if not text:
+        return DRAIN_DEADLINE_S
+    # Out of every range: the service says what is wrong with it.
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0.0
 
 
 @require_POST
 def replica_act(request: HttpRequest, replica_id: str, verb: str) -> HttpResponse:
     """Do one thing to a replica and show it; what can be undone at once says how."""
-    row = _replica_get(replica_id)
+    row = replica_any(replica_id=replica_id)
     if verb not in VERBS:
         raise Http404(_("A replica cannot do that."))
     before = row.admin_state
     try:
-        _SERVICES[verb](row, actor_of(request))
+        cut = _act(request, row, verb)
     except Refused as refusal:
         messages.error(request, str(refusal.message))
         return redirect("replica", replica_id=row.id)
-    messages.success(request, str(VERBS[verb].done) % {"id": row.id})
+    done = str(VERBS[verb].done) % {"id": row.id}
+    if verb == "stop-now" and cut is not None:
+        done += " " + ngettext(
+            "%(n)d request was cut off.", "%(n)d requests were cut off.", cut
+        ) % {"n": cut}
+    messages.success(request, done)
     if verb == "remove":
         return redirect("replicas")
     response = redirect("replica", replica_id=row.id)

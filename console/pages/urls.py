@@ -12,6 +12,7 @@ from console.pages import (
     models,
     overview,
     page,
+    replica_live,
     replicas,
     session,
     teams,
@@ -34,6 +35,7 @@ urlpatterns: list[URLPattern] = [
     path("new/model", page(models.model_new), name="model-new"),
     path("replicas", page(replicas.replica_rows), name="replicas"),
     path("replicas/<str:replica_id>", page(replicas.replica), name="replica"),
+    path("replicas/<str:replica_id>/log", page(replica_live.log), name="replica-log"),
     path(
         "replicas/<str:replica_id>/<str:verb>",
         page(replicas.replica_act),

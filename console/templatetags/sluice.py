@@ -92,6 +92,19 @@ def age_text(seconds: float) -> str:
     return _("now")
 
 
+@register.simple_tag
+def figure(values: dict[str, float | None], name: str, digits: int = 0) -> SafeString:
+    """A live number, patched in place by ``figures.js`` in the same notation."""
+    value = values.get(name)
+    return format_html(
+        '<span data-figure="{}" data-digits="{}" class="{}">{}</span>',
+        name,
+        digits,
+        "is-none" if value is None else "",
+        _("not collected") if value is None else f"{value:,.{digits}f}",
+    )
+
+
 @register.inclusion_tag("components/bar.html")
 def share_bar(slices: list[Slice], label: str, name: str = "") -> dict[str, Any]:
     """Shares of 100 % as one bar; ``label`` is its text for those who cannot see it.

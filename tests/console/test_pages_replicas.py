@@ -110,7 +110,7 @@ def test_disturbing_actions_ask_first_with_what_is_known(
     assert 'id="dialog-drain" aria-labelledby="ask-drain" open' in text
     assert "v1 gets 100\u00a0% of the requests." in text
     assert "No other replica of this version is ready." in text
-    assert "not measured yet" in text
+    assert "No request runs on it." in text
 
 
 def test_a_static_replica_cannot_be_started_here_and_the_page_says_why(

@@ -1,0 +1,106 @@
+"""The parts of a replica's page that live: numbers, charts, requests, log, command."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import redis
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_safe
+
+from cluster.engines import ArtifactMissing, LaunchRefused
+from cluster.models import Driver, Replica, Sample
+from cluster.selectors.replicas import replica_any
+from cluster.services import replica_log
+from cluster.services.launch import launch_command
+
+CHART_SPAN = timedelta(minutes=30)
+
+
+class Chart(NamedTuple):
+    """One line. ``name`` is the figure that goes on live; ``column`` its history,
+    ``factor`` from the history's unit to the chart's."""
+
+    name: str
+    title: str
+    unit: str
+    column: str
+    digits: int = 0
+    factor: float = 1.0
+    limit: float | None = None
+
+
+def charts() -> list[Chart]:
+    """The charts of a replica, in the order of the page."""
+    return [
+        Chart("running", _("Running in the engine"), "", "running_mean", 1),
+        Chart("waiting", _("Waiting in the engine"), "", "waiting_mean", 1),
+        Chart("tokens_per_s", _("Tokens"), _("per second"), "tokens_per_s_mean", 1),
+        Chart("ttft_ms", _("Time to first token"), "ms", "ttft_ms_mean"),
+        Chart("kv", _("KV cache"), "%", "kv_mean", 0, 100.0, 90.0),
+    ]
+
+
+def chart_history(replica: Replica) -> dict[str, list[list[float | None]]]:
+    """Per chart the pairs of Unix milliseconds and value of the last half hour."""
+    rows = list(
+        Sample.objects.filter(
+            replica=replica, minute__gte=timezone.now() - CHART_SPAN
+        ).order_by("minute")
+    )
+    return {chart.name: [_point(chart, row) for row in rows] for chart in charts()}
+
+
+def _point(chart: Chart, row: Sample) -> list[float | None]:
+    value = getattr(row, chart.column)
+    at_ms = row.minute.timestamp() * 1000
+    return [at_ms, None if value is None else round(value * chart.factor, 3)]
+
+
+def command_of(replica: Replica) -> dict[str, str]:
+    """The launch command as a shell would take it, or why there is none."""
+    if replica.driver != Driver.PROCESS:
+        return {"command": "", "problem": ""}
+    try:
+        return {"command": shlex.join(launch_command(replica)), "problem": ""}
+    except (LaunchRefused, ArtifactMissing) as refused:
+        return {"command": "", "problem": str(refused)}
+
+
+def log_of(replica: Replica) -> list[str] | None:
+    """The last lines; None while its node has not answered, or Redis is away."""
+    try:
+        return replica_log(replica=replica)
+    except redis.RedisError:
+        return None
+
+
+@require_safe
+def log(request: HttpRequest, replica_id: str) -> HttpResponse:
+    """The last lines as plain text; 202 while the node is being asked for them."""
+    lines = log_of(replica_any(replica_id=replica_id))
+    body = "" if lines is None else "".join(f"{line}\n" for line in lines)
+    response = HttpResponse(
+        body,
+        content_type="text/plain; charset=utf-8",
+        status=202 if lines is None else 200,
+    )
+    if "download" in request.GET:
+        name = f'attachment; filename="{replica_id}.log"'
+        response["Content-Disposition"] = name
+    return response
+
+
+def live_context(replica: Replica) -> dict[str, Any]:
+    """What the live parts need beside the figures."""
+    lines = log_of(replica) if replica.driver == Driver.PROCESS else []
+    return {
+        "charts": charts(),
+        "history": chart_history(replica),
+        "launch": command_of(replica),
+        "log_lines": lines,
+    }

@@ -1,0 +1,200 @@
+"""The live parts of a replica's page, as the server first shows them."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+import redis
+from django.test import Client
+from django.utils import timezone
+
+from cluster import live
+from cluster.drivers.replica_log import log_lines
+from cluster.health import Process, ProcessAxis
+from cluster.health.inflight import OpenRequest, inflight_fields, inflight_name
+from cluster.health.load import Load
+from cluster.models import AuditRecord, Replica, Sample
+from cluster.services import replica_log_publish
+from cluster.services.launch import launch_command
+from console.live.readings import LOAD_BELIEVED_S, Reading
+from console.pages.replica_live import chart_history
+from tests import fleet
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("valkey"),
+]
+
+
+@pytest.fixture
+def replica() -> Replica:
+    axis = ProcessAxis(Process.RUNNING, time.time() - 60)
+    return fleet.process_add(fleet.model_add("qwen", "v1"), "v1", axis)
+
+
+def text_of(page: Client, replica: Replica, query: str = "") -> str:
+    return page.get(f"/replicas/{replica.id}{query}").content.decode()
+
+
+def open_set(valkey: redis.Redis, replica: Replica, *requests: OpenRequest) -> None:
+    fleet.gateway_set("g1")
+    fields: Any = inflight_fields({replica.id: list(requests)})
+    valkey.hset(inflight_name("g1"), mapping=fields)
+
+
+def _length(valkey: redis.Redis, queue: str) -> int:
+    return len(cast("list[bytes]", valkey.lrange(queue, 0, -1)))
+
+
+def log_write(data_dir: Path, replica: Replica, text: str) -> Path:
+    path = data_dir / "log" / f"replica-{replica.id}.log"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_what_nobody_collects_is_said_to_be_so(page: Client, replica: Replica) -> None:
+    fleet.gateway_set("silent")
+    text = text_of(page, replica)
+    assert text.count(">not collected<") >= 7
+    assert "no gateway says what it has open here" in text
+    assert "gateways do not say" in text
+
+
+def test_an_old_scrape_is_no_number_of_now() -> None:
+    old = Load(time.time() - LOAD_BELIEVED_S - 1, running=3)
+    assert Reading(old, []).values["running"] is None
+    assert Reading(Load(time.time(), running=3), []).values["running"] == 3
+    failed = Load(time.time(), running=3, error="timeout")
+    assert Reading(failed, []).values["running"] is None
+
+
+def test_open_requests_stand_oldest_first_and_actions_name_their_number(
+    page: Client, replica: Replica, valkey: redis.Redis
+) -> None:
+    open_set(
+        valkey,
+        replica,
+        OpenRequest("young", "search", 1.0, False, 3),
+        OpenRequest("aged", "search", 41.0, True, 900),
+    )
+    text = text_of(page, replica)
+    assert text.index(">aged<") < text.index(">young<")
+    assert "2 requests run on it, the oldest for 41 s." in text
+    assert "It cuts 2 requests off." in text
+
+
+def test_stop_waits_for_open_requests_and_stop_now_says_how_many_it_cut(
+    page: Client, replica: Replica, valkey: redis.Redis
+) -> None:
+    open_set(valkey, replica, OpenRequest("r1", "search", 1.0, True, 3))
+    page.post(f"/replicas/{replica.id}/stop")
+    replica.refresh_from_db()
+    assert (replica.wanted_running, replica.drain_then_stop) == (True, True)
+    page.post(f"/replicas/{replica.id}/stop-now")
+    replica.refresh_from_db()
+    assert replica.wanted_running is False
+    assert "1 request was cut off." in text_of(page, replica)
+
+
+@pytest.mark.parametrize(("deadline", "kept"), [("60", True), ("0", False)])
+def test_a_drain_may_end_with_a_stop_by_a_deadline(
+    page: Client, replica: Replica, deadline: str, kept: bool
+) -> None:
+    fields = {"then_stop": "on", "deadline_s": deadline}
+    page.post(f"/replicas/{replica.id}/drain", fields)
+    replica.refresh_from_db()
+    assert replica.drain_then_stop is kept
+    text = text_of(page, replica)
+    assert ("Then it is stopped" in text) is kept
+    assert ("deadline must lie within a day" in text) is not kept
+
+
+def test_a_refused_scrape_gives_its_reason(page: Client, replica: Replica) -> None:
+    load = Load(time.time(), error="too_long", detail="more than 4 MiB", since=1.0)
+    live.load_write(replica.id, load, unlock="x")
+    text = text_of(page, replica)
+    assert "figures cannot be read" in text and "more than 4 MiB" in text
+
+
+def test_charts_begin_with_the_minutes_on_record(replica: Replica) -> None:
+    minute = timezone.now().replace(second=0, microsecond=0)
+    for ago, kv in ((5, 0.5), (40, 0.9)):
+        at = minute - timedelta(minutes=ago)
+        Sample.objects.create(replica=replica, minute=at, scrapes=12, kv_mean=kv)
+    history = chart_history(replica)
+    assert [value for _at, value in history["kv"]] == [50.0]
+    assert [value for _at, value in history["running"]] == [None]
+
+
+def test_the_log_of_this_machine_is_shown_without_control_characters(
+    page: Client, replica: Replica, data_dir: Path
+) -> None:
+    path = log_write(data_dir, replica, "a\n\x1b[31mred\x1b[0m\x00\n<b>\n")
+    try:
+        answer = page.get(f"/replicas/{replica.id}/log")
+        assert answer.content.decode() == "a\nred\N{REPLACEMENT CHARACTER}\n<b>\n"
+        assert answer["Content-Type"].startswith("text/plain")
+        assert "&lt;b&gt;" in text_of(page, replica)
+        download = page.get(f"/replicas/{replica.id}/log?download")
+        assert "attachment" in download["Content-Disposition"]
+    finally:
+        path.unlink()
+
+
+def test_a_long_log_is_cut_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    path.write_bytes(b"x" * 3_000_000 + b"\n" + b"\n".join(b"%d" % n for n in range(9)))
+    lines = log_lines(path, most=3)
+    assert lines == ["6", "7", "8"]
+    assert len((log_lines(path, most=200) or [""])[0]) <= 2000
+    assert log_lines(tmp_path / "none", most=3) is None
+
+
+def test_the_log_of_another_machine_is_asked_for_and_comes_through_redis(
+    page: Client, replica: Replica, valkey: redis.Redis, data_dir: Path
+) -> None:
+    assert page.get(f"/replicas/{replica.id}/log").status_code == 202
+    assert replica.node is not None and _length(valkey, replica.node.queue)
+    path = log_write(data_dir, replica, "there\n")
+    replica_log_publish(replica=replica)
+    path.unlink()
+    answer = page.get(f"/replicas/{replica.id}/log")
+    assert (answer.status_code, answer.content) == (200, b"there\n")
+    ttl = valkey.ttl(f"sluice:log:{replica.id}")
+    assert isinstance(ttl, int) and 0 < ttl <= 30
+    kept = valkey.get(f"sluice:log:{replica.id}")
+    assert isinstance(kept, bytes) and msgspec.json.decode(kept) == ["there"]
+
+
+def test_without_redis_the_page_still_stands(
+    page: Client, replica: Replica, redis_away: None
+) -> None:
+    text = text_of(page, replica)
+    assert "Unknown" in text and "not collected" in text
+
+
+def test_the_launch_command_is_exact_or_the_reason_stands_there(
+    page: Client, replica: Replica, tmp_path: Path
+) -> None:
+    assert "names no artifact" in text_of(page, replica)
+    weights = tmp_path / "two words.gguf"
+    weights.touch()
+    # What a version is cannot be changed by any service.
+    version = replica.version
+    version.artifact = str(weights)
+    command = launch_command(replica)
+    assert f"--model={weights}" in command and any("2048" in part for part in command)
+
+
+def test_a_removed_replica_says_so_and_by_whom(page: Client, replica: Replica) -> None:
+    page.post(f"/replicas/{replica.id}/remove")
+    assert AuditRecord.objects.filter(action="replica.remove").count() == 1
+    text = text_of(page, replica)
+    assert ">Removed<" in text and "By ada." in text
+    assert "data-chart=" not in text
