@@ -45,6 +45,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     checksums: ChecksumCache
     ports: Collection[int]
     shutting_down: bool = False
+    disk_is_scarce: bool = False
 
 
 def identity_of(replica: Replica) -> Identity | None:
@@ -84,7 +85,7 @@ def process_step(replica: Replica, around: Surroundings) -> ProcessAxis:
         group_signal(replica.pid, _SIGNALS[step.act])
     if notes != notes_read(files.notes(replica.id)):
         notes_write(files.notes(replica.id), notes)
-    log_trim(files.log(replica.id))
+    log_trim(files.log(replica.id), disk_is_scarce=around.disk_is_scarce)
     return notes.axis
 
 

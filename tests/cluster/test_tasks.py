@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from cluster import tasks
 from cluster.models import Node
@@ -129,8 +130,8 @@ def test_the_worker_brings_a_replica_up_back_and_down(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_nudge_goes_to_the_nodes_own_queue_and_expires(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_nudge_goes_to_the_nodes_own_queue_and_compares_no_clocks(
+    monkeypatch: pytest.MonkeyPatch, valkey: redis.Redis
 ) -> None:
     sent: list[dict[str, Any]] = []
     monkeypatch.setattr(
@@ -139,10 +140,15 @@ def test_a_nudge_goes_to_the_nodes_own_queue_and_expires(
     Node.objects.create(name="gpu-1")
     Node.objects.create(name="gpu-2")
     tasks.nodes_reconcile()
-    assert [(nudge["queue"], nudge["args"]) for nudge in sent] == [
-        ("node.gpu-1", ("gpu-1",)),
-        ("node.gpu-2", ("gpu-2",)),
+    assert sent == [
+        {"args": ("gpu-1",), "queue": "node.gpu-1", "retry": False},
+        {"args": ("gpu-2",), "queue": "node.gpu-2", "retry": False},
     ]
-    assert all(nudge["expires"] == 5 and nudge["retry"] is False for nudge in sent)
-    tasks.node_nudge(Node.objects.get(name="gpu-1"), in_s=2.5)
-    assert (sent[-1]["countdown"], sent[-1]["expires"]) == (2.5, 7.5)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nudges_do_not_pile_up_for_a_node_that_is_away(valkey: redis.Redis) -> None:
+    Node.objects.create(name="gpu-1")
+    for _ in range(50):
+        tasks.nodes_reconcile()
+    assert valkey.llen("node.gpu-1") == 2
