@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 # How often a fresh process is probed, and how many times.
 _SOON_S = 0.5
 _SOON_TURNS = 120
+_LOOK_AGAIN_S = 0.5
 # Further nudges to a queue that holds so many would add nothing.
 _WAITING_MOST = 2
 _TURN_MS = 900
@@ -55,6 +56,13 @@ def _nudge_across(task: Task[Any, Any], *args: Any, queue: str) -> None:
 def node_nudge(node: Node) -> None:
     """Ask a node to reconcile; a lost nudge is made up for by the schedule."""
     _nudge_across(node_reconcile, node.name, queue=node.queue)
+
+
+def node_look(node_name: str) -> None:
+    """On the node itself: reconcile now, and once more for the case that a pass is
+    at work that has looked at the cause already."""
+    for in_s in (0.0, _LOOK_AGAIN_S):
+        _nudge(node_reconcile, node_name, queue=f"node.{node_name}", in_s=in_s)
 
 
 @shared_task(name="cluster.tasks.node_reconcile", time_limit=60)

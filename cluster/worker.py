@@ -1,8 +1,9 @@
-"""What a node's worker does beside its tasks: it says that it lives.
+"""What a node's worker does beside its tasks.
 
-Celery tells when the worker is ready; a thread of its main process then sends a
-heartbeat every ten seconds, whatever the tasks are busy with. Nothing here touches
-the database after the start, so a database that is away silences no node.
+Celery tells when the worker is ready. One thread of its main process then sends a
+heartbeat every ten seconds, whatever the tasks are busy with; another hears of each
+process that ends, and has it looked at. Nothing here touches the database after the
+start, so a database that is away silences no node.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import logging
 import os
 import signal
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -86,18 +88,48 @@ class Heart(threading.Thread):
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-_hearts: list[Heart] = []
+class Deaths(threading.Thread):
+    """Hears from the keepers when a process ends, until it is ended itself."""
+
+    def __init__(self, name: str, files: NodeFiles) -> None:
+        super().__init__(name=f"deaths-{name}", daemon=True)
+        self._node = name
+        with suppress(FileExistsError):
+            os.mkfifo(files.deaths, 0o600)
+        # Open for writing too: a pipe whose last writer left would be at its end.
+        self._pipe = os.open(files.deaths, os.O_RDWR)
+        self._ended = False
+
+    def run(self) -> None:
+        while os.read(self._pipe, 4096) and not self._ended:
+            # Tasks import services, which know nothing of workers.
+            from cluster.tasks import node_look
+
+            try:
+                node_look(self._node)
+            except Exception:
+                log.exception("an end on node %s is left to the schedule", self._node)
+
+    def end(self) -> None:
+        self._ended = True
+        os.write(self._pipe, b".")
+        self.join(timeout=5)
+        os.close(self._pipe)
+
+
+_threads: list[Heart | Deaths] = []
 
 
 @worker_ready.connect
 def worker_begins(sender: Any, **_: Any) -> None:
-    """Start the heart of each node whose queue this worker listens to."""
+    """Start the threads of each node whose queue this worker listens to."""
     queues = sender.app.amqp.queues.consume_from
     for name in (q.removeprefix(_QUEUE) for q in queues if q.startswith(_QUEUE)):
         files = NodeFiles(Path(settings.DATA_DIR), name)
         files.create()
-        _hearts.append(Heart(name, _host_of(name), files))
-        _hearts[-1].start()
+        for thread in (Heart(name, _host_of(name), files), Deaths(name, files)):
+            thread.start()
+            _threads.append(thread)
 
 
 def _host_of(name: str) -> str:
@@ -112,5 +144,5 @@ def _host_of(name: str) -> str:
 
 @worker_shutdown.connect
 def worker_ends(**_: Any) -> None:
-    while _hearts:
-        _hearts.pop().end()
+    while _threads:
+        _threads.pop().end()

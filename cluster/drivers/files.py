@@ -26,6 +26,11 @@ class NodeFiles(NamedTuple):
     def checksums(self) -> Path:
         return self.folder / "checksums.json"
 
+    @property
+    def deaths(self) -> Path:
+        """A pipe into which each keeper writes when its process has ended."""
+        return self.folder / "deaths"
+
     def lock(self, name: str) -> Path:
         return self.folder / f"{name}.lock"
 

@@ -94,12 +94,17 @@ def _reconcile(node: Node, files: NodeFiles, shutting_down: bool) -> NodePass:
     live_records = _LiveRecords()
     started, looks, unverified = [], [], False
     around = Surroundings(
-        files, checksums, (), shutting_down, disk_is_scarce(files.data_dir)
+        files,
+        checksums,
+        ports=(),
+        shutting_down=shutting_down,
+        disk_is_scarce=disk_is_scarce(files.data_dir),
     )
     for replica in replicas:
         ports = {port_of(row.address) for row in replicas if row is not replica}
         before = identity_of(replica)
-        axis = _step(replica, msgspec.structs.replace(around, ports=ports))
+        pids = [row.pid for row in replicas if row is not replica and row.pid]
+        axis = _step(replica, msgspec.structs.replace(around, ports=ports, pids=pids))
         live_records.write(replica.id, axis)
         if replica.removed_at and axis.state is Process.STOPPED:
             live_records.forget(replica, files)
