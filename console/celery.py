@@ -29,6 +29,7 @@ class Schedule(NamedTuple):
 SCHEDULES = (
     Schedule("Probe every replica", "cluster.tasks.replicas_probe", 5),
     Schedule("Reconcile nodes", "cluster.tasks.nodes_reconcile", 5),
+    Schedule("Watch the nodes", "cluster.tasks.nodes_watch", 5),
     Schedule("Look after drains", "cluster.tasks.drains_advance", 5),
     Schedule("Write the samples", "cluster.tasks.samples_write", 60),
     Schedule("Prune the samples", "cluster.tasks.samples_prune", 3600),

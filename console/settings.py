@@ -193,7 +193,15 @@ def _database(url: str) -> dict[str, Any]:
             "PASSWORD": unquote(parts.password or ""),
             "HOST": unquote(parts.hostname or ""),
             "PORT": str(parts.port or ""),
-            "OPTIONS": {"connect_timeout": 3},
+            # A node that is cut off must not wait for the network's own time-out,
+            # which is a quarter of an hour.
+            "OPTIONS": {
+                "connect_timeout": 3,
+                "tcp_user_timeout": 10_000,
+                "keepalives_idle": 5,
+                "keepalives_interval": 2,
+                "keepalives_count": 3,
+            },
         }
     raise ImproperlyConfigured(
         "DATABASE_URL must start with sqlite:/// or postgresql://, "

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -98,8 +98,16 @@ def spawn(
     folder: Path,
     log_file: Path,
     exit_file: Path,
+    deaths_file: Path | None = None,
+    cpus: Sequence[int] = (),
+    cgroup: str = "",
+    nice: int = 0,
 ) -> Identity:
-    """Start the command in a session of its own; raises ``SpawnFailed``."""
+    """Start the command in a session of its own; raises ``SpawnFailed``.
+
+    ``deaths_file`` is the pipe that is told of its end. It runs on these ``cpus``
+    (none: all), in this control group, ``nice`` behind everybody else.
+    """
     exit_file.unlink(missing_ok=True)
     order = {
         "command": command,
@@ -107,6 +115,10 @@ def spawn(
         "folder": str(folder),
         "log_file": str(log_file),
         "exit_file": str(exit_file),
+        "deaths_file": str(deaths_file or os.devnull),
+        "cpus": list(cpus),
+        "cgroup": cgroup,
+        "nice": nice,
     }
     try:
         answer = subprocess.run(

@@ -9,7 +9,7 @@ from cluster.services.models import (
     model_update,
     version_create,
 )
-from cluster.services.nodes import node_register
+from cluster.services.nodes import node_claim, node_register, nodes_watch
 from cluster.services.probes import replicas_probe
 from cluster.services.reconcile import NodePass, node_reconcile, node_shutdown
 from cluster.services.replica_logs import replica_log, replica_log_publish
@@ -36,9 +36,11 @@ __all__ = [
     "model_create",
     "model_delete",
     "model_update",
+    "node_claim",
     "node_reconcile",
     "node_register",
     "node_shutdown",
+    "nodes_watch",
     "replica_address_set",
     "replica_admin_set",
     "replica_create",

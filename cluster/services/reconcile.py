@@ -23,6 +23,7 @@ from cluster.drivers.decision import STOP_GRACE_S
 from cluster.drivers.files import NodeFiles
 from cluster.drivers.identity import group_signal, is_alive, marked_processes
 from cluster.drivers.lock import file_lock
+from cluster.drivers.machine import disk_is_scarce
 from cluster.drivers.notes import notes_write
 from cluster.health import Process, ProcessAxis
 from cluster.models import Driver, Node, Replica
@@ -92,10 +93,18 @@ def _reconcile(node: Node, files: NodeFiles, shutting_down: bool) -> NodePass:
     checksums = ChecksumCache(files.checksums)
     live_records = _LiveRecords()
     started, looks, unverified = [], [], False
+    around = Surroundings(
+        files,
+        checksums,
+        ports=(),
+        shutting_down=shutting_down,
+        disk_is_scarce=disk_is_scarce(files.data_dir),
+    )
     for replica in replicas:
         ports = {port_of(row.address) for row in replicas if row is not replica}
         before = identity_of(replica)
-        axis = _step(replica, Surroundings(files, checksums, ports, shutting_down))
+        pids = [row.pid for row in replicas if row is not replica and row.pid]
+        axis = _step(replica, msgspec.structs.replace(around, ports=ports, pids=pids))
         live_records.write(replica.id, axis)
         if replica.removed_at and axis.state is Process.STOPPED:
             live_records.forget(replica, files)

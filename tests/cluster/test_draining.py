@@ -118,7 +118,7 @@ def test_a_drained_process_is_stopped_when_nothing_is_open(
     node_reconcile(node=fleet.node)
     publish(replica, 2)
     replica_drain(replica=replica, then_stop=True, actor=actor)
-    assert state_merge(record(replica)).label is Label.DRAINING
+    assert state_merge(record(replica), now=time.time()).label is Label.DRAINING
     later = time.time() + 60
     assert drains_advance(now=later) == 1
     assert until_drained(replica, later).wanted_running
@@ -252,7 +252,7 @@ def test_twenty_streams_end_in_peace_while_their_replica_drains(
 
 
 def _is_healthy(replica: Replica) -> bool:
-    return state_merge(record(replica)).label is Label.HEALTHY
+    return state_merge(record(replica), now=time.time()).label is Label.HEALTHY
 
 
 class _Reader(threading.Thread):
