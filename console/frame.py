@@ -27,6 +27,7 @@ _SECTIONS = {
     "overview": {"overview"},
     "models": {"models", "model", "traffic", "model-new", "version-new"},
     "replicas": {"replicas", "replica", "replica-new"},
+    "nodes": {"nodes", "node"},
     "teams": {"teams", "team", "team-new", "key-new"},
     "gateways": {"gateways"},
 }
@@ -53,6 +54,7 @@ def _nav(request: HttpRequest) -> list[NavItem]:
             ("overview", _("Overview")),
             ("models", _("Models")),
             ("replicas", _("Replicas")),
+            ("nodes", _("Nodes")),
             ("teams", _("Teams")),
             ("gateways", _("Gateways")),
         )

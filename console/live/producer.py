@@ -15,7 +15,9 @@ from typing import NamedTuple, cast
 import redis
 
 from cluster import feed
+from cluster.health.node import node_state
 from cluster.live import redis_client
+from cluster.presence import presences_read
 from console.live.hub import Hub
 from console.live.readings import Reading, Values, readings_read
 
@@ -44,6 +46,13 @@ def moved_since(number: int | None) -> Moved:
     return Moved(now, [raw.decode() for raw in ids])
 
 
+def nodes_heard(names: list[str]) -> dict[str, tuple[float, str]]:
+    """When each node was heard last and its state; 0 for never."""
+    now, found = presences_read(names)
+    at = {name: heard.at if heard else 0.0 for name, heard in found.items()}
+    return {name: (at[name], node_state(at[name] or None, now)) for name in names}
+
+
 class Teller:
     """Remembers what the watchers were told."""
 
@@ -52,14 +61,19 @@ class Teller:
         self.number: int | None = None
         self.told: dict[str, dict[str, Values]] = {}
         self.rows: dict[str, list[dict[str, object]]] = {}
+        self.heard: dict[str, tuple[float, str]] = {}
+        self.turns = 0
         self.away = False
 
-    async def turn(self, *, figures: bool) -> None:
+    async def turn(self) -> None:
         """One look at Redis; its absence is news, once, and so is its return."""
+        self.turns += 1
         try:
             await self._changes()
-            if figures:
+            if self.turns % 2:
                 await self._figures()
+            if self.turns % 4 == 0:
+                await self._nodes()
         except redis.RedisError:
             if not self.away:
                 self._everyone(self.hub.topics)
@@ -81,7 +95,20 @@ class Teller:
         if moved.number < known:
             self._everyone(self.hub.topics)
         else:
-            self._everyone(["replicas", *(f"replica.{one}" for one in moved.replicas)])
+            nodes = [topic for topic in self.hub.topics if topic[:5] == "node."]
+            ones = [f"replica.{one}" for one in moved.replicas]
+            self._everyone(["replicas", *ones, *nodes])
+
+    async def _nodes(self) -> None:
+        """Heartbeats of the nodes that are watched; their list just looks again."""
+        self.hub.tell("nodes", {"type": "changed"})
+        watched = [t.removeprefix("node.") for t in self.hub.topics if t[:5] == "node."]
+        if watched:
+            heard = await asyncio.to_thread(nodes_heard, watched)
+            for name in watched:
+                if self.heard.get(name, heard[name]) != heard[name]:
+                    self.hub.tell(f"node.{name}", {"type": "changed"})
+            self.heard = heard
 
     async def _figures(self) -> None:
         for topic in self.hub.fresh_take():
@@ -142,15 +169,14 @@ def _differing(before: Values, now: Values) -> Values:
 
 async def produce(hub: Hub) -> None:
     """Work for the hub's watchers until cancelled."""
-    loop, teller, turns = asyncio.get_running_loop(), Teller(hub), 0
+    loop, teller = asyncio.get_running_loop(), Teller(hub)
     next_at = loop.time()
     while True:
         try:
-            await teller.turn(figures=turns % 2 == 0)
+            await teller.turn()
         except Exception:
             # A page that is told nothing goes stale and says so; try again.
             log.exception("live numbers could not be read")
-        turns += 1
         next_at = max(next_at + TICK_S, loop.time())
         await asyncio.sleep(next_at - loop.time())
 

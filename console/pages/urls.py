@@ -10,6 +10,7 @@ from django.views.i18n import set_language
 from console.pages import (
     gateways,
     models,
+    nodes,
     overview,
     page,
     replica_live,
@@ -42,6 +43,8 @@ urlpatterns: list[URLPattern] = [
         name="replica-act",
     ),
     path("new/replica", page(replicas.replica_new), name="replica-new"),
+    path("nodes", page(nodes.nodes), name="nodes"),
+    path("nodes/<str:name>", page(nodes.node), name="node"),
     path("teams", page(teams.team_list), name="teams"),
     path("teams/<str:slug>", page(teams.team), name="team"),
     path("teams/<str:slug>/new-key", page(teams.key_new), name="key-new"),
