@@ -12,6 +12,9 @@ IN_A_ROW = 5
 WINDOW_S = 30
 SHARE = 0.5
 SHARE_LEAST = 20
+# Long enough that quick errors attract nobody, short enough that a replica that is
+# well again is found out soon.
+DEAR_S = 1.0
 
 FAILURES_IN_A_ROW = "failures_in_a_row"
 FAILURE_SHARE = "failure_share"
@@ -20,10 +23,12 @@ FAILURE_SHARE = "failure_share"
 class Breaker:
     """Counts by the second, for as long as the window is."""
 
-    __slots__ = ("_seconds", "in_a_row")
+    __slots__ = ("_seconds", "dear_until", "in_a_row")
 
     def __init__(self) -> None:
         self.in_a_row = 0
+        # Until then the last failures make the replica dearer.
+        self.dear_until = 0.0
         # [second, good, bad], one for each second that saw an ending.
         self._seconds: deque[list[int]] = deque(maxlen=WINDOW_S)
 
@@ -34,6 +39,7 @@ class Breaker:
     def bad(self, now: float) -> str:
         """Count a failure; the cause when it is one too many, else nothing."""
         self.in_a_row += 1
+        self.dear_until = now + DEAR_S
         self._second(now)[2] += 1
         if self.in_a_row >= IN_A_ROW:
             return FAILURES_IN_A_ROW

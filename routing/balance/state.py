@@ -96,9 +96,11 @@ class ReplicaState:
         self.avoid_until = self.avoided_s = 0.0
 
     def cost(self, now: float) -> float:
-        """What one more request costs here: load over share, and failures on top, so
-        that answering errors quickly never makes a replica attractive."""
-        load = self.in_flight + 1 + self.breaker.in_a_row
+        """What one more request costs here: load over share, and fresh failures on top,
+        so that answering errors quickly never makes a replica attractive."""
+        load = self.in_flight + 1
+        if self.breaker.dear_until > now:
+            load += self.breaker.in_a_row
         return load / self.share(now) if self.slow_since else load
 
     def share(self, now: float) -> float:

@@ -157,6 +157,10 @@ class Gateway:
             redis_up=self.link.up,
             log_dropped=self.access_log.dropped,
             snapshots_ignored=self.watcher.ignored,
+            replica_states={
+                replica_id: state.label.value
+                for replica_id, state in self.standings.merged.items()
+            },
         )
 
     async def _say_goodbye(self) -> None:
