@@ -12,12 +12,17 @@ from routing.balance.state import Standing
 
 
 class Candidate(NamedTuple):
+    """``trial``: whether this request decides on the return of an ejected replica."""
+
     version: Version
     replica: Replica
+    trial: bool = False
 
 
 _ELIGIBLE = Standing.ELIGIBLE
 _UNKNOWN = Standing.UNKNOWN
+_SUSPECT = Standing.SUSPECT
+_OUT = (Standing.TRIAL, Standing.EJECTED)
 
 
 def _ready(version: Version, now: float) -> list[Replica]:
@@ -36,12 +41,20 @@ def _unknown(version: Version, now: float) -> list[Replica]:
     return [r for r in version.replicas if r.state.standing is _UNKNOWN]
 
 
+def _suspect(version: Version, now: float) -> list[Replica]:
+    return [r for r in version.replicas if r.state.standing is _SUSPECT]
+
+
+def _out(version: Version, now: float) -> list[Replica]:
+    return [r for r in version.replicas if r.state.standing in _OUT]
+
+
 _Tier = Callable[[Version, float], list[Replica]]
 
 # Best first. A replica that just refused a connection is used only when no other
-# is there, one that nobody has probed only when no eligible one is; a replica
-# that is down, drained or disabled never.
-_TIERS: tuple[_Tier, ...] = (_ready, _eligible, _unknown)
+# is there, one that nobody has probed only when no eligible one is, one that hangs
+# or is ejected only before refusing; a replica that is down, drained or disabled never.
+_TIERS: tuple[_Tier, ...] = (_ready, _eligible, _unknown, _suspect, _out)
 
 
 class Candidates:
@@ -68,6 +81,9 @@ class Candidates:
         """The next replica to try, None when none is left. ``now`` is monotonic."""
         if self.first is None:
             return None
+        trials = self._route.group.trials
+        if trials and not self._tried and (candidate := self._trial(self.first)):
+            return candidate
         for tier in _TIERS:
             if candidate := self._pick(self.first, tier, now):
                 return candidate
@@ -77,6 +93,18 @@ class Candidates:
                         return candidate
         return None
 
+    def _trial(self, version: Version) -> Candidate | None:
+        """The replica of the drawn version that is due for a trial, if nobody tries
+        one of this route just now. Should it fail, another may still serve."""
+        trials = self._route.group.trials
+        if self._route.group.trying:
+            return None
+        for replica in version.replicas:
+            if replica.state in trials:
+                self._tried.append(replica)
+                return Candidate(version, replica, trial=True)
+        return None
+
     def _pick(self, version: Version, tier: _Tier, now: float) -> Candidate | None:
         tried = self._tried
         replicas = tier(version, now)
@@ -84,7 +112,7 @@ class Candidates:
             replicas = [replica for replica in replicas if replica not in tried]
         if not replicas:
             return None
-        replica = power_of_two(replicas, self._rng)
+        replica = power_of_two(replicas, self._rng, now)
         tried.append(replica)
         return Candidate(version, replica)
 

@@ -13,10 +13,13 @@ from routing.balance.draw import Rng
 from routing.balance.router import Replica
 
 
-def power_of_two(replicas: Sequence[Replica], rng: Rng) -> Replica:
-    """Of two different replicas the one with less in flight; a tie falls at random.
+def power_of_two(replicas: Sequence[Replica], rng: Rng, now: float) -> Replica:
+    """Of two different replicas the one that costs less (``ReplicaState.cost``); a tie
+    falls at random.
 
-    ``replicas`` must not be empty. The order of the picks is random already, so the
+    ``replicas`` must not be empty. A replica in its slow start loses against another
+    until its load per share is less, so its part grows with its share and is bound
+    by what the others carry. The order of the picks is random already, so the
     first of two equals is a fair choice.
     """
     count = len(replicas)
@@ -27,4 +30,4 @@ def power_of_two(replicas: Sequence[Replica], rng: Rng) -> Replica:
     if second >= first:
         second += 1
     one, other = replicas[first], replicas[second]
-    return other if other.state.in_flight < one.state.in_flight else one
+    return other if other.state.cost(now) < one.state.cost(now) else one

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from routing.balance.draw import Draw
-from routing.balance.state import ReplicaState, ReplicaStates
+from routing.balance.state import Group, ReplicaState, ReplicaStates
 from routing.contracts.snapshot import RouteEntry, Snapshot, VersionEntry
 
 
@@ -33,6 +33,7 @@ class Route:
     entry: RouteEntry
     versions: dict[str, Version]
     draw: Draw[Version]
+    group: Group
 
 
 class Router:
@@ -50,19 +51,22 @@ class Router:
         routes = {entry.model: _route(entry, states) for entry in snapshot.routes}
         return cls(snapshot.epoch, snapshot.revision, routes)
 
-    def replica_ids(self) -> set[str]:
+    def members(self) -> dict[str, list[str]]:
+        """The replicas of each model, whatever their version."""
         return {
-            replica.id
-            for route in self.routes.values()
-            for version in route.versions.values()
-            for replica in version.replicas
+            model: [
+                replica.id
+                for version in route.versions.values()
+                for replica in version.replicas
+            ]
+            for model, route in self.routes.items()
         }
 
 
 def _route(entry: RouteEntry, states: ReplicaStates) -> Route:
     versions = {version.name: _version(version, states) for version in entry.versions}
     draw = Draw([(version, version.weight_bp) for version in versions.values()])
-    return Route(entry, versions, draw)
+    return Route(entry, versions, draw, states.group(entry.model))
 
 
 def _version(entry: VersionEntry, states: ReplicaStates) -> Version:

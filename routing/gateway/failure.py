@@ -12,12 +12,14 @@ SATURATED = (429, 503)
 
 
 class Failure(NamedTuple):
-    """``reason`` is a short stable word for metrics and outcomes."""
+    """``reason`` is a short stable word for metrics and outcomes; ``blames`` says
+    whether it is the replica's fault, not the client's and not its being full."""
 
     reason: str
     problem: Problem
     retryable: bool = True
     retry_after_s: int = 0
+    blames: bool = True
 
     @property
     def saturated(self) -> bool:
@@ -32,8 +34,8 @@ def reset(detail: str) -> Failure:
     return Failure("reset", errors.upstream_error(detail))
 
 
-def in_band(detail: str) -> Failure:
-    return Failure("in_band", errors.upstream_error(detail))
+def in_band(detail: str, *, blames: bool = True) -> Failure:
+    return Failure("in_band", errors.upstream_error(detail), blames=blames)
 
 
 def broken(detail: str) -> Failure:
@@ -41,9 +43,10 @@ def broken(detail: str) -> Failure:
     return Failure("broken", errors.upstream_error(detail))
 
 
-def timed_out(what: str) -> Failure:
+def timed_out(what: str, *, blames: bool = True) -> Failure:
     """No retry: the next replica would start a request that may already be too late."""
-    return Failure("timeout", errors.upstream_timeout(what), retryable=False)
+    problem = errors.upstream_timeout(what)
+    return Failure("timeout", problem, retryable=False, blames=blames)
 
 
 def of_status(answer: Answer) -> Failure | None:
@@ -54,14 +57,16 @@ def of_status(answer: Answer) -> Failure | None:
             "saturated",
             errors.upstream_error(f"it answered {status}"),
             retry_after_s=_seconds(answer.retry_after),
+            # A 503 that does not say when to come back is no sign of load.
+            blames=status == 503 and not answer.retry_after,
         )
     if status in (401, 403):
-        return Failure("auth", errors.upstream_auth(), retryable=False)
+        return Failure("auth", errors.upstream_auth(), retryable=False, blames=False)
     if status in (500, 502, 504):
         return Failure("status", errors.upstream_error(f"it answered {status}"))
     if status >= 500 or 300 <= status < 400:
         problem = errors.upstream_error(f"it answered {status}")
-        return Failure("status", problem, retryable=False)
+        return Failure("status", problem, retryable=False, blames=False)
     return None
 
 

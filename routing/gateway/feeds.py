@@ -17,12 +17,14 @@ from typing import Any, cast
 import msgspec
 
 from cluster import feed
-from cluster.health import Cause, record_decode, state_merge
-from routing.balance.state import ReplicaStates, Standing
+from cluster.health.served import SERVED, SERVED_KEPT_S
+from routing.balance.state import ReplicaStates
 from routing.contracts import names
 from routing.contracts.gateway import GatewayRecord
 from routing.gateway.auth import Auth, Spawn
+from routing.gateway.passive import PassiveHealth
 from routing.gateway.redis_link import ANSWER_S, REDIS_ERRORS, RedisLink
+from routing.gateway.standings import Standings
 from routing.gateway.watcher import Watcher
 
 log = logging.getLogger(__name__)
@@ -45,6 +47,8 @@ class Feeds:
         watcher: Watcher,
         auth: Auth,
         states: ReplicaStates,
+        standings: Standings,
+        passive: PassiveHealth,
         record: Callable[[], GatewayRecord],
         spawn: Spawn,
     ) -> None:
@@ -53,13 +57,15 @@ class Feeds:
         self._watcher = watcher
         self._auth = auth
         self._states = states
+        self._standings = standings
+        self._passive = passive
         self._record = record
         self._wake = asyncio.Event()
         self._keys_number = -1
         self._replicas_number = -1
         self._renew_at = 0.0
-        # Replicas whose record was read at least once.
-        self._heard: set[str] = set()
+        # Until when (monotonic) the times of content have been published.
+        self._served_until = 0.0
         self._acknowledged = (0, 0)
 
     async def run(self) -> None:
@@ -84,9 +90,10 @@ class Feeds:
                 log.warning("redis does not answer: %s", error)
             self._link.failed()
             self._renew_at = 0.0
-            self.trust_unheard()
+            self._standings.blind(True)
         except Exception:
             log.exception("a poll failed")
+        self._standings.tick()
 
     async def listen(self) -> None:
         """Wake the poll at each notice, until cancelled."""
@@ -118,16 +125,34 @@ class Feeds:
         pipeline.get(names.SNAPSHOT_REVISION)
         pipeline.get(_KEYS.number)
         pipeline.get(_REPLICAS.number)
+        pipeline.time()
         renews = now >= self._renew_at
+        quiet = sorted(self._passive.quiet) if renews else []
+        if quiet:
+            pipeline.zmscore(SERVED, quiet)
         if renews:
             self._renew(pipeline)
-        revision, keys_number, replicas_number, *_ = await pipeline.execute()
+            self._publish_served(pipeline, now)
+        (
+            revision,
+            keys_number,
+            replicas_number,
+            (seconds, micros),
+            *rest,
+        ) = await pipeline.execute()
+        self._standings.offset_s = seconds + micros / 1e6 - time.time()
+        if quiet:
+            self._seen_elsewhere(quiet, rest[0])
         back = not self._link.up
         self._link.answered()
         if renews:
             self._renew_at = now + RENEW_S - POLL_S / 2
+            self._served_until = now
         if back:
             log.info("redis answers")
+        self._standings.blind(False)
+        if back or renews:
+            self._passive.push_unsent()
         await self._follow_keys(_number(keys_number))
         await self._follow_revision(revision)
         await self._follow_replicas(_number(replicas_number), back)
@@ -141,11 +166,32 @@ class Feeds:
         )
         pipeline.zadd(names.GATEWAYS, {record.id: time.time()})
 
+    def _publish_served(self, pipeline: Any, now: float) -> None:
+        """When each replica last sent content, on Redis's clock; never backwards."""
+        redis_now = self._standings.now()
+        moments = {
+            state.id: round(redis_now - (now - state.last_byte_at), 3)
+            for state in self._states.all()
+            if state.last_byte_at >= self._served_until > 0
+            or (state.last_byte_at and not self._served_until)
+        }
+        if moments:
+            pipeline.zadd(SERVED, moments, gt=True)
+            pipeline.zremrangebyscore(SERVED, "-inf", redis_now - SERVED_KEPT_S)
+
+    def _seen_elsewhere(self, quiet: list[str], scores: list[float | None]) -> None:
+        """What other gateways had from replicas that are silent here."""
+        behind_s = self._standings.now() - time.monotonic()
+        for replica_id, score in zip(quiet, scores, strict=True):
+            if score is not None:
+                self._states.get(replica_id).seen_elsewhere_at = score - behind_s
+
     async def _follow_revision(self, raw: bytes | None) -> None:
         published = _revision(raw)
         body = await self._watcher.follow(published)
         current = self._watcher.current
         if body is not None:
+            self._standings.follow()
             # Read the records of the replicas that this revision brought.
             self._replicas_number = -1
         if published == current != self._acknowledged:
@@ -202,28 +248,8 @@ class Feeds:
         pipeline = self._link.client.pipeline(transaction=False)
         for replica_id in replica_ids:
             pipeline.hgetall(_REPLICAS.entry(replica_id))
-        for replica_id, fields in zip(
-            replica_ids, await pipeline.execute(), strict=True
-        ):
-            # A record that vanished was lost with Redis: what was known stands.
-            if fields or replica_id not in self._heard:
-                self._states.get(replica_id).standing = _standing(fields)
-            if fields:
-                self._heard.add(replica_id)
-
-    def trust_unheard(self) -> None:
-        """Without Redis, a replica that the snapshot lists is taken for able to
-        serve: trying beats refusing."""
-        for state in self._states.all():
-            if state.id not in self._heard:
-                state.standing = Standing.ELIGIBLE
-
-
-def _standing(fields: dict[bytes, bytes]) -> Standing:
-    state = state_merge(record_decode(fields), now=time.time())
-    if state.eligible:
-        return Standing.ELIGIBLE
-    return Standing.UNKNOWN if state.cause is Cause.NOT_PROBED else Standing.BARRED
+        answers = await pipeline.execute()
+        self._standings.read(dict(zip(replica_ids, answers, strict=True)))
 
 
 def _number(raw: bytes | None) -> int:

@@ -25,7 +25,10 @@ from routing.gateway.figures import Figures
 from routing.gateway.ids import gateway_id
 from routing.gateway.key_file import KeyKeeper
 from routing.gateway.metrics import Gauges, Metrics
+from routing.gateway.passive import PassiveHealth
 from routing.gateway.redis_link import ANSWER_S, REDIS_ERRORS, RedisLink
+from routing.gateway.relay import Relay
+from routing.gateway.standings import Standings
 from routing.gateway.upstream import Pool
 from routing.gateway.watcher import Watcher
 
@@ -40,6 +43,7 @@ class Gateway:
         self.id = gateway_id()
         self.hold_s = config.hold_s
         self.draining = False
+        self.relays: set[Relay] = set()
         self.clock = Clock()
         self.rng = random.Random()
         self.pool = Pool(self.clock)
@@ -51,6 +55,11 @@ class Gateway:
         self.watcher = Watcher(
             self.link, self.states, config.data_dir / "snapshot.json"
         )
+        self.standings = Standings(self.states)
+        self.passive = PassiveHealth(
+            *(self.states, self.standings, self.link),
+            *(self.id, self.rng, self.spawn),
+        )
         self.figures = Figures(self.link, self.id, self.metrics, self._gauges)
         self._started_at = time.time()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -58,7 +67,9 @@ class Gateway:
             self.auth, config.data_dir / "gateway-keys.json", config.key_grace_s
         )
         self._feeds = Feeds(
-            self.link, self.watcher, self.auth, self.states, self._record, self.spawn
+            *(self.link, self.watcher, self.auth),
+            *(self.states, self.standings, self.passive),
+            *(self._record, self.spawn),
         )
 
     @property
@@ -68,11 +79,13 @@ class Gateway:
     async def start(self) -> None:
         """Load what was left on disk, ask Redis once, then keep up with it."""
         self.clock.start(asyncio.get_running_loop())
+        self.clock.watch(self.passive)
         self.watcher.load()
+        self.standings.follow()
         self._keys.load()
         self.spawn(self.access_log.run())
         if not self.config.redis_url:
-            self._feeds.trust_unheard()
+            self.standings.blind(True)
             return
         await self._feeds.poll()
         self.spawn(self._feeds.run())
@@ -109,11 +122,13 @@ class Gateway:
         self.metrics.count(outcome)
         self.access_log.write(outcome)
 
-    def relay_opened(self, model: str) -> None:
-        self.metrics.in_flight[model] += 1
+    def relay_opened(self, relay: Relay) -> None:
+        self.relays.add(relay)
+        self.metrics.in_flight[relay.model] += 1
 
-    def relay_closed(self, model: str) -> None:
-        self.metrics.in_flight[model] -= 1
+    def relay_closed(self, relay: Relay) -> None:
+        self.relays.discard(relay)
+        self.metrics.in_flight[relay.model] -= 1
 
     def retried(self, reason: str) -> None:
         self.metrics.retried(reason)
@@ -142,6 +157,10 @@ class Gateway:
             redis_up=self.link.up,
             log_dropped=self.access_log.dropped,
             snapshots_ignored=self.watcher.ignored,
+            replica_states={
+                replica_id: state.label.value
+                for replica_id, state in self.standings.merged.items()
+            },
         )
 
     async def _say_goodbye(self) -> None:

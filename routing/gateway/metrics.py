@@ -47,6 +47,8 @@ class Gauges(msgspec.Struct, frozen=True):
     redis_up: bool = False
     log_dropped: int = 0
     snapshots_ignored: int = 0
+    # Replica id → the word for its state.
+    replica_states: dict[str, str] = {}
 
 
 class Histogram:
@@ -129,6 +131,15 @@ class Metrics:
                 (
                     ((*own, ("model", model)), count)
                     for model, count in self.in_flight.items()
+                ),
+            ),
+            _family(
+                "sluice_replica_state",
+                "gauge",
+                "1 for the state that this gateway sees a replica in.",
+                (
+                    ((*own, ("replica", replica), ("state", state)), 1)
+                    for replica, state in gauges.replica_states.items()
                 ),
             ),
             _family(

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from routing.balance.router import Route, Router
+from routing.balance.state import ReplicaStates
 from routing.contracts.keys import KeyEntry
 from routing.gateway import errors
 from routing.gateway.exchange import Exchange
@@ -21,6 +22,7 @@ class Process(Protocol):
     id: str
     draining: bool
     link: RedisLink
+    states: ReplicaStates
     watcher: Watcher
 
 
@@ -31,7 +33,8 @@ def livez() -> bytes:
 def readyz(process: Process) -> tuple[int, bytes]:
     """Ready is whoever can serve: a gateway with a snapshot that is not draining.
 
-    That Redis is away is said, but it does not take a serving gateway out.
+    That Redis is away is said, and which models are short of replicas (``panic``), but
+    neither takes a serving gateway out.
     """
     watcher, link = process.watcher, process.link
     reasons = []
@@ -48,6 +51,7 @@ def readyz(process: Process) -> tuple[int, bytes]:
         "epoch": epoch,
         "revision": revision,
         "applied_s_ago": None if age_s is None else round(age_s, 1),
+        "panic": sorted(g.model for g in process.states.groups() if g.panic),
         "redis": {"up": link.up, "since": round(link.since, 3)},
     }
     return (503 if reasons else 200), msgspec.json.encode(body)

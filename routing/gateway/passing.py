@@ -16,7 +16,7 @@ from routing.gateway.errors import Problem
 from routing.gateway.exchange import Exchange
 from routing.gateway.failure import Failure
 from routing.gateway.header_lines import EVENT_STREAM
-from routing.gateway.sse import SseReader, Usage, error_message
+from routing.gateway.sse import SseReader, Usage, error_message, error_refuses
 from routing.gateway.upstream import Answer
 
 # A whole answer is held back up to here, so that it can still fail politely.
@@ -35,7 +35,7 @@ class Relaying(Protocol):
     def content_reached(self) -> None: ...
     def moved(self) -> None: ...
     def fail(self, failed: Failure) -> None: ...
-    def broke(self, problem: Problem) -> None: ...
+    def broke(self, problem: Problem, *, blames: bool = True) -> None: ...
     def release(self) -> None: ...
     def complete(
         self, status: int, ending: Ending, code: str, bytes_out: int
@@ -113,11 +113,12 @@ class StreamPassing:
                 self._broke("its stream ended too early")
 
     def _failed(self, passed: bytes) -> None:
+        reader = self._reader
         if not self._flowing:
-            self._relay.fail(failure.in_band(self._reader.failure))
+            self._relay.fail(failure.in_band(reader.failure, blames=not reader.refusal))
         else:
             self._write(passed)
-            self._broke(self._reader.failure)
+            self._broke(reader.failure, blames=not reader.refusal)
 
     def _write(self, passed: bytes) -> None:
         connection = self._connection
@@ -138,12 +139,12 @@ class StreamPassing:
         if self._relay.complete(200, Ending.COMPLETED, "", connection.bytes_out):
             connection.end()
 
-    def _broke(self, detail: str) -> None:
+    def _broke(self, detail: str, *, blames: bool = True) -> None:
         if self._reader.mid_event:
             self._connection.write(b"\n\n")
         if self._reader.usage is not None:
             self._relay.exchange.tokens = self._reader.usage.counts()
-        self._relay.broke(errors.upstream_error(detail))
+        self._relay.broke(errors.upstream_error(detail), blames=blames)
 
 
 class _WholeChoice(msgspec.Struct):
@@ -169,6 +170,7 @@ class WholePassing:
         self._parts: list[bytes] = []
         self._size = 0
         self._flowing = False
+        self._refused = False
 
     def data(self, data: bytes, complete: bool) -> None:
         connection = self._relay.exchange.connection
@@ -212,7 +214,7 @@ class WholePassing:
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         exchange = self._relay.exchange
         if detail := self._problem(body):
-            self._relay.fail(failure.in_band(detail))
+            self._relay.fail(failure.in_band(detail, blames=not self._refused))
             return
         if exchange.connection.started:
             self._relay.fail(failure.broken("it answered without a stream"))
@@ -240,6 +242,7 @@ class WholePassing:
         if whole.usage is not None:
             self._relay.exchange.tokens = whole.usage.counts()
         if bytes(whole.error) not in (b"", b"null"):
+            self._refused = error_refuses(bytes(whole.error))
             return error_message(bytes(whole.error))
         if any(choice.finish_reason == "abort" for choice in whole.choices or ()):
             return "it aborted the request"
@@ -286,4 +289,4 @@ def _refused(status: int, body: bytes) -> Failure:
     problem = Problem(
         status, "invalid_request_error", "invalid_request", error_message(body)
     )
-    return Failure("refused", problem, retryable=False)
+    return Failure("refused", problem, retryable=False, blames=False)

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from routing.balance.candidates import Candidate, Candidates
 from routing.balance.router import Route
+from routing.balance.state import ReplicaState
 from routing.contracts.outcome import Attempt, Ending
 from routing.gateway import errors, failure
 from routing.gateway.body import Peek, rewrite
@@ -36,6 +37,7 @@ from routing.gateway.passing import (
     StreamPassing,
     WholePassing,
 )
+from routing.gateway.passive import PassiveHealth
 from routing.gateway.upstream import Answer, Pool, UpstreamConnection
 
 log = logging.getLogger(__name__)
@@ -49,9 +51,10 @@ class Host(Protocol):
     pool: Pool
     clock: Clock
     hold_s: float
+    passive: PassiveHealth
 
-    def relay_opened(self, model: str) -> None: ...
-    def relay_closed(self, model: str) -> None: ...
+    def relay_opened(self, relay: Relay) -> None: ...
+    def relay_closed(self, relay: Relay) -> None: ...
     def retried(self, reason: str) -> None: ...
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
 
@@ -73,12 +76,14 @@ class Relay:
         self.wake_at = NEVER
         self._host = host
         self._endpoint = endpoint
-        self._model = route.entry.model
+        self.model = route.entry.model
         self._timeouts = route.entry.settings.timeouts
         self._retries_left = route.entry.settings.retries
         self._candidates = candidates
         self._peeked = peeked
         self._candidate: Candidate | None = None
+        # Of the attempt under way, for what happens with every chunk.
+        self._state: ReplicaState | None = None
         self._upstream: UpstreamConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._passing: Passing | None = None
@@ -86,6 +91,8 @@ class Relay:
         self._attempt_started = 0.0
         self._waited_s = 0.0
         self._blocked = False
+        # Whether it counts among the streams that wait for the replica.
+        self._waits = False
         self._finished = False
         self._phase_at = NEVER
         self._total_at = exchange.request.arrived + self._timeouts.total_s
@@ -100,12 +107,12 @@ class Relay:
 
     def start(self) -> None:
         self.exchange.forwarding = self
-        self._host.relay_opened(self._model)
+        self._host.relay_opened(self)
         self.clock.watch(self)
         if not self._try_next():
             self._give_up(
                 errors.no_healthy_replica(
-                    f"No replica of the model {self._model} can serve now."
+                    f"No replica of the model {self.model} can serve now."
                 ),
                 Ending.REFUSED,
             )
@@ -119,8 +126,14 @@ class Relay:
         if candidate is None:
             return False
         self._candidate = candidate
-        candidate.replica.state.in_flight += 1
         exchange = self.exchange
+        state = self._state = candidate.replica.state
+        state.in_flight += 1
+        if exchange.streamed and not self._blocked:
+            self._waits = True
+            state.stream_waits(self._attempt_started)
+        if candidate.trial:
+            state.trial_since = self._attempt_started
         exchange.version, exchange.replica = (
             candidate.version.name,
             candidate.replica.id,
@@ -168,12 +181,20 @@ class Relay:
         self._set_phase(self._timeouts.first_content_s)
         connection.send(self, head, body)
 
-    def _end_attempt(self, error: str) -> None:
-        """Give back the slot and let go of the replica; nothing if none is held."""
+    def _end_attempt(self, error: str, *, blames: bool = False) -> None:
+        """Give back the slot and let go of the replica; nothing if none is held.
+
+        ``blames``: the replica is at fault, and that counts against it.
+        """
         candidate, self._candidate = self._candidate, None
         if candidate is None:
             return
         candidate.replica.state.in_flight -= 1
+        self._rest()
+        if blames:
+            self._host.passive.bad(candidate, error)
+        if candidate.trial:
+            candidate.replica.state.trial_since = 0.0
         duration_s = time.monotonic() - self._attempt_started
         self.exchange.attempts.append(
             Attempt(
@@ -193,7 +214,7 @@ class Relay:
     def _fail(self, failed: Failure) -> None:
         """The attempt failed before any content reached the client."""
         self._waited_s += time.monotonic() - self._attempt_started
-        self._end_attempt(failed.reason)
+        self._end_attempt(failed.reason, blames=failed.blames)
         self._passing = None
         self._failures.append(failed)
         if failed.retryable and self._retries_left > 0 and self._try_next():
@@ -213,11 +234,13 @@ class Relay:
         # The status line went out with the first comment: an event must do.
         self._break_off(problem, ending)
 
-    def _break_off(self, problem: Problem, ending: Ending) -> None:
+    def _break_off(
+        self, problem: Problem, ending: Ending, *, blames: bool = False
+    ) -> None:
         connection = self.exchange.connection
         if self.exchange.streamed:
             connection.write(problem.event())
-        self._end_attempt(problem.code)
+        self._end_attempt(problem.code, blames=blames)
         self._finish()
         if self.exchange.close(200, ending, problem.code, connection.bytes_out):
             connection.cut()
@@ -275,13 +298,15 @@ class Relay:
         """The replica sent something that counts. The clock looks at the old moment
         first and finds that it has moved: planning anew would cost each chunk."""
         self._phase_at = self.clock.now + self._timeouts.idle_s + TICK_S
+        if self._state is not None:
+            self._state.last_byte_at = self.clock.now
 
     def served_lines(self) -> bytes:
         """The headers that say who served, and what it cost."""
         exchange = self.exchange
         overhead_s = time.monotonic() - exchange.request.complete_at - self._waited_s
         return b"%bx-sluice-attempts: %d\r\nx-sluice-overhead-ms: %.2f\r\n" % (
-            served_by(self._model, exchange.version, exchange.replica),
+            served_by(self.model, exchange.version, exchange.replica),
             len(exchange.attempts) + 1,
             max(0.0, overhead_s * 1000),
         )
@@ -289,9 +314,9 @@ class Relay:
     def fail(self, failed: Failure) -> None:
         self._fail(failed)
 
-    def broke(self, problem: Problem) -> None:
+    def broke(self, problem: Problem, *, blames: bool = True) -> None:
         """The answer breaks after the client has seen some of it."""
-        self._break_off(problem, Ending.BROKEN)
+        self._break_off(problem, Ending.BROKEN, blames=blames)
 
     def release(self) -> None:
         """The replica has done its part; what remains is the client's."""
@@ -302,7 +327,10 @@ class Relay:
     def complete(self, status: int, ending: Ending, code: str, bytes_out: int) -> bool:
         """The answer is whole; true if this call ended the request."""
         self.release()
+        candidate = self._candidate
         self._end_attempt("")
+        if candidate is not None and ending is Ending.COMPLETED:
+            self._host.passive.good(candidate)
         self._finish()
         return self.exchange.close(status, ending, code, bytes_out)
 
@@ -318,15 +346,26 @@ class Relay:
 
     def client_blocked(self) -> None:
         self._blocked = True
+        self._rest()
         if self._upstream is not None:
             self._upstream.pause()
 
     def client_ready(self) -> None:
         self._blocked = False
-        self.moved()
+        state = self._state if self._candidate is not None else None
+        if state is not None and self.exchange.streamed and not self._waits:
+            self._waits = True
+            state.stream_waits(self.clock.now)
+        self._phase_at = self.clock.now + self._timeouts.idle_s + TICK_S
         self._plan()
         if self._upstream is not None:
             self._upstream.resume()
+
+    def _rest(self) -> None:
+        """No longer is it the replica that this stream waits for."""
+        if self._waits and self._state is not None:
+            self._waits = False
+            self._state.stream_rests()
 
     def shut(self, problem: Problem) -> None:
         self._end_attempt(problem.code)
@@ -337,7 +376,8 @@ class Relay:
 
     def on_clock(self, now: float) -> None:
         if now >= self._total_at:
-            self._out_of_time("the total time is over")
+            # A long answer may be a good one: nobody is to blame for the limit.
+            self._out_of_time("the total time is over", blames=False)
         elif now >= self._phase_at and not self._blocked:
             self._phase_over()
         elif now >= self._hold_at:
@@ -355,11 +395,11 @@ class Relay:
         else:
             self._out_of_time("it went silent")
 
-    def _out_of_time(self, what: str) -> None:
+    def _out_of_time(self, what: str, *, blames: bool = True) -> None:
         if self.exchange.first_content_at is None:
-            self._fail(failure.timed_out(what))
+            self._fail(failure.timed_out(what, blames=blames))
         else:
-            self.broke(errors.upstream_timeout(what))
+            self.broke(errors.upstream_timeout(what), blames=blames)
 
     def _say_waiting(self) -> None:
         connection = self.exchange.connection
@@ -383,7 +423,7 @@ class Relay:
             # Each knows the other: without the cycle both go at once.
             self._passing = None
             self.clock.forget(self)
-            self._host.relay_closed(self._model)
+            self._host.relay_closed(self)
 
 
 def _reason(error: Exception) -> str:

@@ -66,7 +66,8 @@ class SseReader:
 
     ``content`` turns true with the first token (or an ending without any),
     ``done`` with ``[DONE]``, ``failure`` names an error that the engine put into
-    the stream; nothing after either of these two is passed on. ``events`` counts
+    the stream (``refusal``: one that blames the request, not the engine); nothing
+    after either of these two is passed on. ``events`` counts
     reads that held an event: comments keep a connection open, but prove nothing.
     """
 
@@ -80,6 +81,7 @@ class SseReader:
         "events",
         "failure",
         "finish_reason",
+        "refusal",
         "usage",
     )
 
@@ -92,6 +94,7 @@ class SseReader:
         self.content = False
         self.done = False
         self.failure = ""
+        self.refusal = False
         self.finish_reason = ""
         self.usage: Usage | None = None
         self.events = 0
@@ -182,6 +185,7 @@ class SseReader:
     def _weigh(self, chunk: _Chunk) -> bool:
         if bytes(chunk.error) not in _EMPTY:
             self.failure = error_message(bytes(chunk.error))
+            self.refusal = error_refuses(bytes(chunk.error))
             return False
         choices = chunk.choices or []
         for choice in choices:
@@ -230,3 +234,19 @@ def error_message(raw: bytes) -> str:
     if isinstance(value, dict):
         value = value.get("message", value)
     return str(value).strip().rstrip(".")[:300] or "an error without a message"
+
+
+def error_refuses(raw: bytes) -> bool:
+    """Whether an engine's error says that the request was wrong (4xx but 429)."""
+    try:
+        value = msgspec.json.decode(raw)
+    except msgspec.DecodeError:
+        return False
+    if not isinstance(value, dict):
+        return False
+    code = value.get("code")
+    if isinstance(code, str) and code.isdecimal():
+        code = int(code)
+    if isinstance(code, int):
+        return 400 <= code < 500 and code != 429
+    return value.get("type") in ("invalid_request_error", "BadRequestError")

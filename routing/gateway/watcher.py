@@ -85,7 +85,7 @@ class Watcher:
         router = Router.compile(snapshot, self._states)
         self.router, self.snapshot = router, snapshot
         self.applied_at = time.time()
-        self._states.keep(router.replica_ids())
+        self._states.keep(router.members())
         log.info("revision %d of epoch %d applied", snapshot.revision, snapshot.epoch)
         return True
 

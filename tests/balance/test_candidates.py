@@ -39,6 +39,7 @@ def route_of(shape: Shape, standing: Standing = Standing.ELIGIBLE) -> Route:
     entry = RouteEntry("m", "chat", 0, 1, RouteSettings(), versions)
     states = ReplicaStates()
     router = Router.compile(Snapshot(1, 1, 1, 0.0, (entry,)), states)
+    states.keep(router.members())
     for state in states.all():
         state.standing = standing
     return router.routes["m"]
@@ -91,13 +92,13 @@ def test_two_choice_prefers_the_one_with_less_in_flight() -> None:
     busy, free = route.versions["v1"].replicas
     busy.state.in_flight = 1
     rng = random.Random(3)
-    assert {power_of_two((busy, free), rng).id for _ in range(50)} == {free.id}
+    assert {power_of_two((busy, free), rng, 0.0).id for _ in range(50)} == {free.id}
 
 
 def test_equal_replicas_share_evenly() -> None:
     replicas = route_of({"v1": (10_000, 3)}).versions["v1"].replicas
     rng = random.Random(4)
-    counts = Counter(power_of_two(replicas, rng).id for _ in range(9000))
+    counts = Counter(power_of_two(replicas, rng, 0.0).id for _ in range(9000))
     assert all(abs(count - 3000) < 250 for count in counts.values())
 
 
@@ -162,8 +163,74 @@ def test_a_route_without_versions_or_weights_has_no_candidate() -> None:
 def test_state_outlives_a_snapshot_and_is_forgotten_with_the_last_request() -> None:
     states = ReplicaStates()
     states.get("gone").in_flight = 1
-    states.keep(set())
+    states.keep({})
     assert [state.id for state in states.all()] == ["gone"]
     states.get("gone").in_flight = 0
-    states.keep(set())
+    states.keep({})
     assert states.all() == []
+
+
+def test_a_suspect_and_then_an_ejected_replica_are_used_before_refusing() -> None:
+    route = route_of({"v1": (10_000, 5)})
+    standings = (
+        *(Standing.EJECTED, Standing.SUSPECT, Standing.UNKNOWN),
+        *(Standing.ELIGIBLE, Standing.BARRED),
+    )
+    for replica, standing in zip(route.versions["v1"].replicas, standings, strict=True):
+        replica.state.standing = standing
+    assert order(route) == ["v1-3", "v1-2", "v1-1", "v1-0"]
+
+
+def test_one_request_at_a_time_tries_a_replica_whose_ejection_is_over() -> None:
+    route = route_of({"v1": (10_000, 3)})
+    state = route.versions["v1"].replicas[0].state
+    state.standing = Standing.TRIAL
+    route.group.trials = (state,)
+    candidate = Candidates(route, random.Random(0)).next(now=100.0)
+    assert candidate is not None and candidate.trial and candidate.replica.id == "v1-0"
+    state.trial_since = 100.0
+    for seed in range(20):
+        assert "v1-0" not in order(route, seed)[:2]
+    # Without another it is tried by anybody.
+    assert order(route)[-1] == "v1-0"
+
+
+def test_a_failed_trial_leaves_the_others_to_its_request() -> None:
+    route = route_of({"v1": (10_000, 2)})
+    state = route.versions["v1"].replicas[0].state
+    state.standing = Standing.TRIAL
+    route.group.trials = (state,)
+    assert order(route) == ["v1-0", "v1-1"]
+
+
+def test_failures_make_a_replica_dearer_than_its_load() -> None:
+    route = route_of({"v1": (10_000, 2)})
+    failing, busy = route.versions["v1"].replicas
+    busy.state.in_flight = 2
+    for _ in range(3):
+        failing.state.breaker.bad(now=100.0)
+    picks = {order(route, seed)[0] for seed in range(20)}
+    assert picks == {busy.id}
+
+
+def test_a_replica_that_came_back_never_has_more_than_its_growing_share() -> None:
+    """Long streams that never end: the worst case for whoever has none yet."""
+    replicas = route_of({"v1": (10_000, 3)}).versions["v1"].replicas
+    back = replicas[0].state
+    for other in replicas[1:]:
+        other.state.in_flight = 20
+    back.slow_since = 100.0
+    rng = random.Random(6)
+    for number in range(120):
+        now = 100.0 + number / 2
+        power_of_two(replicas, rng, now).state.in_flight += 1
+        busiest = max(replica.state.in_flight for replica in replicas[1:])
+        assert back.in_flight <= back.share(now) * (busiest + 1)
+    assert back.share(160.0) == 1.0 and back.slow_since == 0.0
+
+
+def test_a_slow_start_bends_no_share_of_a_version() -> None:
+    route = route_of({"v1": (5000, 2), "v2": (5000, 1)})
+    route.versions["v2"].replicas[0].state.slow_since = 100.0
+    counts = first_versions(route, 4000)
+    assert abs(counts["v2"] - 2000) < 200

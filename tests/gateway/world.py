@@ -24,7 +24,15 @@ import msgspec
 import redis
 
 from cluster import feed
-from cluster.health import Admin, AdminAxis, Probe, ProbeAxis
+from cluster.health import (
+    Admin,
+    AdminAxis,
+    PassiveAxis,
+    Probe,
+    ProbeAxis,
+    Record,
+    record_decode,
+)
 from routing.contracts import names
 from routing.contracts.keys import KeyEntry, key_generate, key_hash
 from routing.contracts.outcome import Outcome
@@ -92,6 +100,13 @@ class ControlPlane:
 
     def admin(self, replica_id: str, state: Admin) -> None:
         self._axis(replica_id, "admin", AdminAxis(state, time.time()))
+
+    def record(self, replica_id: str) -> Record:
+        fields: Any = self.client.hgetall(_REPLICAS.entry(replica_id))
+        return record_decode(fields)
+
+    def passive(self, replica_id: str, axis: PassiveAxis) -> None:
+        self._axis(replica_id, "passive", axis)
 
     def _axis(self, replica_id: str, name: str, axis: msgspec.Struct) -> None:
         script = self.client.register_script(feed.HASH_FIELD_PUT)

@@ -1,0 +1,249 @@
+"""What requests say of replicas: real gateways, mock engines, a real Valkey."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from cluster.health import Label, Passive, PassiveAxis, states_merge
+from tests import services
+from tests.fakes.engine import MockEngine
+from tests.gateway import world
+from tests.gateway.world import ControlPlane, GatewayProcess, read_until, route
+
+pytestmark = pytest.mark.processes
+NAMES = ("m-v1-1", "m-v1-2", "m-v1-3")
+
+
+class Scene:
+    """One model on three mock engines, a second one on one alone, two gateways."""
+
+    def __init__(
+        self,
+        control: ControlPlane,
+        engines: list[MockEngine],
+        gateways: list[GatewayProcess],
+    ) -> None:
+        self.control = control
+        self.engines = engines
+        self.gateways = gateways
+        self.key = control.key()
+        self.label_at: dict[str, Label] = {}
+
+    def labels(self) -> list[Label]:
+        """As pages and API make them of the same records."""
+        records = {name: self.control.record(name) for name in NAMES}
+        states = states_merge(records, now=time.time())
+        return [states[name].label for name in NAMES]
+
+    def served(self, gateway: GatewayProcess, count: int = 12) -> Counter[str]:
+        """Which replicas serve so many requests, all of which must go well."""
+        replies = [gateway.chat(self.key) for _ in range(count)]
+        assert [reply.status for reply in replies] == [200] * count
+        return Counter(reply.headers["x-sluice-replica"] for reply in replies)
+
+    def served_until(self, gateway: GatewayProcess, look: Callable[[], object]) -> None:
+        """Requests one after another, all of which must go well, until it holds."""
+        deadline = time.monotonic() + 15
+        while not look():
+            assert time.monotonic() < deadline, self.labels()
+            self.served(gateway, 5)
+
+    def state(self, gateway: GatewayProcess, replica: str, state: str) -> float:
+        labels = (f'replica="{replica}"', f'state="{state}"')
+        return gateway.metric("sluice_replica_state", *labels)
+
+    def until(self, look: Callable[[], object], within_s: float = 5.0) -> float:
+        """How long it takes until it holds."""
+        began = time.monotonic()
+        while not look():
+            assert time.monotonic() - began < within_s, self.labels()
+            time.sleep(0.02)
+        return time.monotonic() - began
+
+
+def in_panic(gateway: GatewayProcess) -> bool:
+    return bool(gateway.request("GET", "/readyz").json["panic"])
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    with ExitStack() as stack:
+        server = stack.enter_context(services.valkey())
+        control = ControlPlane(server)
+        stack.callback(control.client.close)
+        control.mark_complete()
+        engines = [stack.enter_context(MockEngine()) for _ in NAMES]
+        for name in (*NAMES, "solo-v1-1"):
+            control.probe(name)
+        addresses = [engine.address for engine in engines]
+        control.publish(
+            route("m", {"v1": (10_000, addresses)}),
+            route("solo", {"v1": (10_000, addresses[:1])}, retries=0),
+        )
+        gateways = [
+            stack.enter_context(world.gateway(tmp_path / name, server.url))
+            for name in ("one", "two")
+        ]
+        yield Scene(control, engines, gateways)
+
+
+def test_fifty_oversize_prompts_leave_the_replica_healthy(scene: Scene) -> None:
+    """sglang#25811: 4xx answers opened the breaker and took every key down."""
+    gateway = scene.gateways[0]
+    refusal = {"error": {"message": "too long", "type": "invalid_request_error"}}
+    for engine in scene.engines:
+        engine.set(status=400, body=refusal)
+    for _ in range(50):
+        assert gateway.chat(scene.key).status == 400
+    for engine in scene.engines:
+        engine.set(status=None, body=None)
+    assert scene.labels() == [Label.HEALTHY] * 3
+    assert len(scene.served(gateway, 30)) == 3
+
+
+def test_saturation_is_no_failure(scene: Scene) -> None:
+    gateway = scene.gateways[0]
+    for engine in scene.engines:
+        engine.set(status=429, headers={"retry-after": "1"})
+    assert {gateway.chat(scene.key).status for _ in range(20)} == {429}
+    assert scene.labels() == [Label.HEALTHY] * 3
+
+
+def test_clients_that_leave_blame_nobody(scene: Scene) -> None:
+    gateway = scene.gateways[0]
+    scene.engines[0].set(gap_ms=50)
+    for _ in range(12):
+        stream = gateway.raw_chat(scene.key, "solo", stream=True, max_tokens=50)
+        read_until(stream, b"w1")
+        stream.close()
+    scene.engines[0].counters_when(lambda counters: counters.running == 0)
+    assert scene.control.record("solo-v1-1").passive is None
+
+
+def test_five_failures_in_a_row_eject_for_every_gateway_within_a_second(
+    scene: Scene,
+) -> None:
+    one, other = scene.gateways
+    scene.engines[0].set(status=500)
+    # Clients see none of it: each failure is retried on another replica.
+    scene.served_until(one, lambda: scene.control.record(NAMES[0]).passive)
+    axis = scene.control.record(NAMES[0]).passive
+    assert axis is not None and axis.state is Passive.EJECTED
+    assert (axis.cause, axis.count) == ("failures_in_a_row", 1)
+    assert 29 < axis.until - time.time() < 37
+    assert scene.labels() == [Label.EJECTED, Label.HEALTHY, Label.HEALTHY]
+    took_s = scene.until(lambda: scene.state(other, NAMES[0], "ejected") == 1)
+    assert took_s < 1.0
+    for gateway in (one, other):
+        assert set(scene.served(gateway)) == {*NAMES[1:]}
+
+
+def test_three_replicas_that_fail_often_leave_at_least_two_eligible(
+    scene: Scene,
+) -> None:
+    """envoy#27066: small clusters had everything ejected."""
+    gateway = scene.gateways[0]
+    for number, engine in enumerate(scene.engines):
+        engine.set(fail_rate=0.6, seed=number)
+    statuses = Counter(gateway.chat(scene.key).status for _ in range(200))
+    assert statuses[503] == 0 and statuses[200] > 50
+    labels = Counter(scene.labels())
+    assert labels[Label.SUSPECT] >= 1
+    records = {name: scene.control.record(name) for name in NAMES}
+    states = states_merge(records, now=time.time()).values()
+    assert sum(state.eligible for state in states) >= 2
+    assert all(state.kept for state in states if state.label is Label.SUSPECT)
+
+
+def test_a_route_never_loses_its_only_replica_but_says_that_it_is_ill(
+    scene: Scene,
+) -> None:
+    gateway = scene.gateways[0]
+    scene.engines[0].set(status=500)
+    assert {gateway.chat(scene.key, "solo").status for _ in range(8)} == {502}
+    record = scene.control.record("solo-v1-1")
+    state = states_merge({"solo-v1-1": record}, now=time.time())["solo-v1-1"]
+    assert (state.label, state.eligible, state.kept) == (Label.SUSPECT, True, True)
+    scene.engines[0].set(status=None)
+    assert gateway.chat(scene.key, "solo").status == 200
+    assert gateway.request("GET", "/readyz").json["panic"] == ["solo"]
+
+
+def test_all_ejected_is_panic_and_not_503(scene: Scene) -> None:
+    """litellm#25504: with all deployments cooling down, every request failed."""
+    now = time.time()
+    for number, name in enumerate(NAMES):
+        axis = PassiveAxis(Passive.EJECTED, now + number, now + 60, 1, "hang", "d")
+        scene.control.passive(name, axis)
+    for gateway in scene.gateways:
+        scene.until(partial(in_panic, gateway))
+        assert len(scene.served(gateway, 30)) == 3
+
+
+def test_a_trial_that_goes_well_brings_a_replica_back_and_one_that_fails_does_not(
+    scene: Scene,
+) -> None:
+    gateway = scene.gateways[0]
+    now = time.time()
+    scene.engines[0].set(status=500)
+    scene.engines[1].set(tokens=2)
+    axis = PassiveAxis(Passive.EJECTED, now - 40, now - 1, 1, "failure_share", "d")
+    scene.control.passive(NAMES[0], axis)
+    scene.until(lambda: scene.state(gateway, NAMES[0], "half_open") == 1)
+    assert gateway.chat(scene.key).status == 200
+    scene.until(lambda: scene.labels()[0] is Label.EJECTED)
+    again = scene.control.record(NAMES[0]).passive
+    assert again is not None
+    assert (again.cause, again.count) == ("trial_failed", 2)
+    assert again.until - time.time() > 50
+    # Its time is over once more, and now it works.
+    scene.engines[0].set(status=None)
+    scene.control.passive(NAMES[0], axis)
+    scene.until(lambda: scene.state(gateway, NAMES[0], "half_open") == 1)
+    assert gateway.chat(scene.key).headers["x-sluice-replica"] == NAMES[0]
+    scene.until(lambda: scene.labels()[0] is Label.HEALTHY)
+    back = scene.control.record(NAMES[0]).passive
+    assert back is not None and back.recovered_at > now
+
+
+def test_without_redis_each_gateway_goes_on_by_its_own_evidence(scene: Scene) -> None:
+    one, other = scene.gateways
+    assert one.chat(scene.key).status == other.chat(scene.key).status == 200
+    scene.control.valkey.kill()
+    scene.engines[0].set(status=500)
+    scene.until(lambda: not one.request("GET", "/readyz").json["redis"]["up"])
+    scene.served_until(one, lambda: scene.state(one, NAMES[0], "ejected") == 1)
+    assert set(scene.served(one)) == {*NAMES[1:]}
+    assert scene.state(other, NAMES[0], "ejected") == 0
+    # It is told as soon as there is somebody to tell.
+    scene.control.valkey.start()
+    scene.until(lambda: scene.state(other, NAMES[0], "ejected") == 1)
+
+
+def test_two_gateways_that_eject_at_once_count_one_ejection(scene: Scene) -> None:
+    scene.engines[0].set(status=500)
+    streams = []
+    for gateway in scene.gateways:
+        streams += [gateway.raw_chat(scene.key) for _ in range(60)]
+    for stream in streams:
+        read_until(stream, b"}")
+        stream.close()
+    scene.until(lambda: scene.labels()[0] is Label.EJECTED)
+    axis = scene.control.record(NAMES[0]).passive
+    assert axis is not None and axis.count == 1
+
+
+def test_a_killed_replica_costs_no_request_and_comes_back(scene: Scene) -> None:
+    gateway = scene.gateways[0]
+    port_kept = scene.engines[0]
+    port_kept.kill()
+    scene.served(gateway, 30)
+    port_kept.start()
+    scene.until(lambda: NAMES[0] in scene.served(gateway, 6), within_s=15)
