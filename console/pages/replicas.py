@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+import redis
 from django import forms
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
@@ -34,7 +35,7 @@ from cluster.services import (
 )
 from cluster.services.running import DRAIN_DEADLINE_S
 from console import history
-from console.live.readings import reading_read
+from console.live.readings import Values, reading_read, readings_read
 from console.pages import actor_of, is_poll, refusal_add
 from console.pages.replica_actions import VERBS, action_list, undo_of
 from console.pages.replica_live import live_context
@@ -49,6 +50,7 @@ ROWS_MOST = 200
 class Row:
     view: ReplicaView
     mark: Mark
+    values: Values
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ def replica_rows(request: HttpRequest) -> HttpResponse:
     counts = Counter(view.state.label for view in views if view.state)
     shown = [v for v in views if not label or (v.state and v.state.label == label)]
     context = {
-        "rows": [Row(view, state_mark(view.state)) for view in shown[:ROWS_MOST]],
+        "rows": _rows(shown[:ROWS_MOST]),
         "filters": _filters(counts, model=model, label=label),
         "everything": Filter(
             Mark("off", _("All")), len(views), urlencode({"model": model}), not label
@@ -83,6 +85,21 @@ def replica_rows(request: HttpRequest) -> HttpResponse:
         return render(request, "replicas/rows.html", context)
     context["model_names"] = [view.model.name for view in fleet_list()]
     return render(request, "replicas/list.html", context)
+
+
+def _rows(views: list[ReplicaView]) -> list[Row]:
+    try:
+        readings = readings_read([view.replica.id for view in views])
+    except redis.RedisError:
+        readings = {}
+    return [
+        Row(
+            view,
+            state_mark(view.state),
+            readings[view.replica.id].values if view.replica.id in readings else {},
+        )
+        for view in views
+    ]
 
 
 def _filters(counts: Counter[Label], *, model: str, label: str) -> list[Filter]:
