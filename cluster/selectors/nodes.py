@@ -30,7 +30,7 @@ class NodeView:
 
 
 def node_list() -> QuerySet[Node]:
-    """Every node by name, annotated with ``replica_count``, removed ones not counted."""
+    """Every node by name, with ``replica_count``, removed ones not counted."""
     present = Q(replicas__removed_at__isnull=True)
     counted = Node.objects.annotate(replica_count=Count("replicas", filter=present))
     # A query that groups does not keep the model's own order.
