@@ -53,6 +53,7 @@ class Heart(threading.Thread):
         self._host = host
         self._holder = files.holder()
         self._end = threading.Event()
+        self._unheard = False
 
     def run(self) -> None:
         while not self._end.wait(self._beat()):
@@ -68,12 +69,18 @@ class Heart(threading.Thread):
             facts = node_facts(self._host)
             held = presence.presence_beat(self._node, holder=self._holder, facts=facts)
         except (redis.RedisError, OSError) as error:
-            log.warning("no heartbeat of node %s: %s", self._node, error)
+            if not self._unheard:
+                # Each outage is told once.
+                log.warning("no heartbeat of node %s: %s", self._node, error)
+            self._unheard = True
             return _AGAIN_S
         except Exception:
             # The thread must outlive a defect: without it the node seems lost.
             log.exception("no heartbeat of node %s", self._node)
             return HEARTBEAT_S
+        if self._unheard:
+            log.info("node %s is heard again", self._node)
+            self._unheard = False
         if held is not None:
             self._give_way(held)
         return HEARTBEAT_S

@@ -30,6 +30,8 @@ def node_name(name: str) -> str:
 
 
 class NodeState(enum.StrEnum):
+    """``NEVER_SEEN``: not in the three days that a heartbeat is kept, or never."""
+
     REACHABLE = "reachable"
     UNREACHABLE = "unreachable"
     NEVER_SEEN = "never_seen"

@@ -23,6 +23,7 @@ class ProcessReason(enum.StrEnum):
     PORT_TAKEN = "port_taken"
     LIMIT_UNENFORCEABLE = "limit_unenforceable"
     SPAWN_FAILED = "spawn_failed"
+    DISK_FULL = "disk_full"
     NODE_ERROR = "node_error"
     # Of a process that ended.
     EXIT_CODE = "exit_code"

@@ -30,9 +30,11 @@ class NodeView:
 
 
 def node_list() -> QuerySet[Node]:
-    """Every node, annotated with ``replica_count``, removed ones not counted."""
+    """Every node by name, with ``replica_count``, removed ones not counted."""
     present = Q(replicas__removed_at__isnull=True)
-    return Node.objects.annotate(replica_count=Count("replicas", filter=present))
+    counted = Node.objects.annotate(replica_count=Count("replicas", filter=present))
+    # A query that groups does not keep the model's own order.
+    return counted.order_by("name")
 
 
 def node_get(*, name: str) -> Node:

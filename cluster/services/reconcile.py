@@ -21,7 +21,12 @@ from cluster.drivers import decision
 from cluster.drivers.checksum import ChecksumCache
 from cluster.drivers.decision import STOP_GRACE_S
 from cluster.drivers.files import NodeFiles
-from cluster.drivers.identity import group_signal, is_alive, marked_processes
+from cluster.drivers.identity import (
+    began_at,
+    group_signal,
+    is_alive,
+    marked_processes,
+)
 from cluster.drivers.lock import file_lock
 from cluster.drivers.machine import disk_is_scarce
 from cluster.drivers.notes import notes_write
@@ -128,7 +133,7 @@ def _step(replica: Replica, around: Surroundings) -> ProcessAxis:
         identity = identity_of(replica)
         if identity and is_alive(identity):
             # It serves, and an error of ours, a full disk say, must not stop it.
-            return notes.axis
+            return notes.axis if notes.pid else decision.running(began_at(identity))
         axis = decision.failed(
             notes.axis,
             notes.axis.restarts,

@@ -83,6 +83,10 @@ def process_step(replica: Replica, around: Surroundings) -> ProcessAxis:
         tried_for=replica.started_for if seen.alive else notes.tried_for,
     )
     if step.act is Act.START:
+        if trouble := _unwritable(files, replica):
+            # Not to be noted either: a start would forget its pause each time.
+            restarts = seen.axis.restarts
+            return decision.failed(seen.axis, restarts, "disk_full", trouble, now)
         notes = _start(replica, notes, seen.axis, around)
     elif step.act is not Act.NOTHING and replica.pid is not None:
         group_signal(replica.pid, _SIGNALS[step.act])
@@ -90,6 +94,16 @@ def process_step(replica: Replica, around: Surroundings) -> ProcessAxis:
         notes_write(files.notes(replica.id), notes)
     log_trim(files.log(replica.id), disk_is_scarce=around.disk_is_scarce)
     return notes.axis
+
+
+def _unwritable(files: NodeFiles, replica: Replica) -> str:
+    """Why the notes of the replica cannot be written; empty where they can."""
+    path = files.notes(replica.id)
+    try:
+        notes_write(path, notes_read(path))
+    except OSError as error:
+        return f"The node cannot write to {files.folder}: {error.strerror}."
+    return ""
 
 
 def _seen(replica: Replica, notes: Notes, files: NodeFiles, now: float) -> Seen:
