@@ -17,7 +17,7 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from cluster import live, services
-from cluster.health import Label, state_merge
+from cluster.health import Label, Probe, state_merge
 from cluster.models import Node
 
 log = logging.getLogger(__name__)
@@ -75,9 +75,21 @@ def artifacts_verify(node_name: str) -> None:
 def replicas_probe() -> None:
     """Probe every replica once."""
     try:
-        services.replicas_probe()
+        axes = services.replicas_probe()
     except redis.RedisError as error:
         log.warning("replicas not probed, redis is away: %s", error)
+        return
+    if any(axis and axis.state is Probe.WARMING for axis in axes.values()):
+        _nudge(replicas_deep_probe, queue="celery")
+
+
+@shared_task(name="cluster.tasks.replicas_deep_probe", time_limit=240)
+def replicas_deep_probe() -> None:
+    """Warm up what is fresh, and ask what has served nobody for a while."""
+    try:
+        services.replicas_deep_probe()
+    except redis.RedisError as error:
+        log.warning("replicas not probed deeply, redis is away: %s", error)
 
 
 @shared_task(name="cluster.tasks.samples_write", time_limit=50)
@@ -100,6 +112,8 @@ def replica_probe_soon(replica_id: str, give_up_at: float) -> None:
     """Probe a fresh process again and again until it is up or has ended."""
     services.replicas_probe(replica_ids=[replica_id])
     record = live.records_read([replica_id])[replica_id]
-    state = state_merge(record, now=time.time())
-    if state.label is Label.LOADING and time.time() < give_up_at:
+    label = state_merge(record, now=time.time()).label
+    if label is Label.WARMING:
+        _nudge(replicas_deep_probe, queue="celery")
+    if label in (Label.LOADING, Label.WARMING) and time.time() < give_up_at:
         _nudge(replica_probe_soon, replica_id, give_up_at, queue="celery", in_s=_SOON_S)

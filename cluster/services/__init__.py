@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cluster.services.artifacts import artifacts_verify
+from cluster.services.deep_probes import replicas_deep_probe
 from cluster.services.models import (
     model_create,
     model_delete,
@@ -37,6 +38,7 @@ __all__ = [
     "replica_remove",
     "replica_restart",
     "replica_running_set",
+    "replicas_deep_probe",
     "replicas_probe",
     "samples_prune",
     "samples_write",
