@@ -9,14 +9,26 @@ up for by the reconcile every 15 s.
 
 from __future__ import annotations
 
+import logging
 from functools import partial
+from typing import Literal, TypedDict
 
 from django.db import transaction
 from django.dispatch import Signal
 
 from cluster.actor import Actor
 
+log = logging.getLogger(__name__)
+
 inventory_changed = Signal()
+
+
+class ReplicaChanged(TypedDict):
+    type: Literal["replica.changed"]
+    id: str
+
+
+LiveMessage = ReplicaChanged
 
 
 def announce_inventory(*, reason: str, actor: Actor) -> None:
@@ -24,3 +36,9 @@ def announce_inventory(*, reason: str, actor: Actor) -> None:
     transaction.on_commit(
         partial(inventory_changed.send, sender=None, reason=reason, actor=actor)
     )
+
+
+def live_announce(message: LiveMessage) -> None:
+    """Say what changed once the current transaction has committed. It may be lost:
+    whoever shows it looks by itself every few seconds."""
+    transaction.on_commit(partial(log.debug, "changed: %s", message))

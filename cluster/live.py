@@ -148,6 +148,25 @@ def _deep(raw: bytes | None) -> Deep:
     return msgspec.json.decode(raw, type=Deep) if raw else Deep()
 
 
+_SETTLED = "sluice:transitions#settled"
+
+
+def transitions_mark() -> bytes | None:
+    """The change number of the records; None if nothing can have changed since the
+    history was written for the same number."""
+    answers = redis_client().mget(_NAMES.number, _SETTLED)
+    number, settled = cast("list[bytes | None]", answers)
+    mark = number or b"0"
+    return None if mark == settled else mark
+
+
+def transitions_done(mark: bytes, *, settled: bool) -> None:
+    """The history is written up to this number. Looked at again after a minute, for a
+    removed replica may change what the others are."""
+    if settled:
+        redis_client().set(_SETTLED, mark, ex=60)
+
+
 def passive_change(
     replica_id: str,
     change: Callable[[Record, float], PassiveAxis | None],

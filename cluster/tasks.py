@@ -92,6 +92,21 @@ def replicas_deep_probe() -> None:
         log.warning("replicas not probed deeply, redis is away: %s", error)
 
 
+@shared_task(name="cluster.tasks.transitions_write", time_limit=30)
+def transitions_write() -> None:
+    """Note the states that changed."""
+    try:
+        services.transitions_write(now=timezone.now())
+    except redis.RedisError as error:
+        log.warning("transitions not written, redis is away: %s", error)
+
+
+@shared_task(name="cluster.tasks.transitions_prune", time_limit=600)
+def transitions_prune() -> None:
+    """Delete the transitions that are too old."""
+    services.transitions_prune(now=timezone.now())
+
+
 @shared_task(name="cluster.tasks.samples_write", time_limit=50)
 def samples_write() -> None:
     """Turn the scrapes of the past minutes into rows."""

@@ -29,6 +29,8 @@ class Schedule(NamedTuple):
 SCHEDULES = (
     Schedule("Probe every replica", "cluster.tasks.replicas_probe", 5),
     Schedule("Probe replicas deeply", "cluster.tasks.replicas_deep_probe", 5),
+    Schedule("Note changed states", "cluster.tasks.transitions_write", 1),
+    Schedule("Prune the history of states", "cluster.tasks.transitions_prune", 3600),
     Schedule("Reconcile nodes", "cluster.tasks.nodes_reconcile", 5),
     Schedule("Write the samples", "cluster.tasks.samples_write", 60),
     Schedule("Prune the samples", "cluster.tasks.samples_prune", 3600),

@@ -8,6 +8,7 @@ from cluster.selectors.replicas import (
     ReplicaView,
     replica_get,
     replica_list,
+    replica_timeline,
     replica_views,
     states_read,
 )
@@ -19,6 +20,7 @@ __all__ = [
     "node_list",
     "replica_get",
     "replica_list",
+    "replica_timeline",
     "replica_views",
     "states_read",
     "version_get",

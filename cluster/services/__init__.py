@@ -22,6 +22,7 @@ from cluster.services.replicas import (
     replica_running_set,
 )
 from cluster.services.samples import samples_prune, samples_write
+from cluster.services.transitions import transitions_prune, transitions_write
 
 __all__ = [
     "NodePass",
@@ -42,5 +43,7 @@ __all__ = [
     "replicas_probe",
     "samples_prune",
     "samples_write",
+    "transitions_prune",
+    "transitions_write",
     "version_create",
 ]
