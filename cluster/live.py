@@ -32,6 +32,8 @@ from cluster.health.load import (
     load_decode,
     minute_list,
 )
+from cluster.health.probing import Deep
+from cluster.health.served import SERVED
 
 _NAMES = feed.feed_names(feed.REPLICAS)
 
@@ -62,6 +64,7 @@ def record_delete(replica_id: str) -> None:
     keys = [_NAMES.entry(replica_id), _NAMES.number, _NAMES.changes, _NAMES.notices]
     script(keys=keys, args=[replica_id])
     redis_client().hdel(LOADS, replica_id)
+    redis_client().zrem(SERVED, replica_id)
 
 
 def records_read(replica_ids: Iterable[str]) -> dict[str, Record]:
@@ -95,6 +98,73 @@ def fleet_read(replica_ids: Iterable[str]) -> FleetRead:
         _loads(loads),
         seconds + micros / 1e6,
     )
+
+
+def served_s(replica_id: str) -> float:
+    """How long ago any gateway had content from this replica, in seconds."""
+    pipeline = redis_client().pipeline(transaction=False)
+    pipeline.zscore(SERVED, replica_id)
+    pipeline.time()
+    score, (seconds, micros) = pipeline.execute()
+    return float("inf") if score is None else seconds + micros / 1e6 - score
+
+
+class DeepKnown(NamedTuple):
+    """What a deep probe is decided by; ``served_at`` is 0 for never."""
+
+    record: Record
+    deep: Deep
+    served_at: float
+
+
+def deeps_read(replica_ids: Collection[str]) -> tuple[dict[str, DeepKnown], float]:
+    """By replica, and Redis's clock; in one round trip."""
+    ids = list(replica_ids)
+    pipeline = redis_client().pipeline(transaction=False)
+    pipeline.time()
+    for replica_id in ids:
+        pipeline.hgetall(_NAMES.entry(replica_id))
+        pipeline.get(_deep_name(replica_id))
+        pipeline.zscore(SERVED, replica_id)
+    (seconds, micros), *answers = pipeline.execute()
+    known = {
+        id_: DeepKnown(record_decode(fields), _deep(raw), score or 0.0)
+        for id_, fields, raw, score in zip(
+            ids, answers[::3], answers[1::3], answers[2::3], strict=True
+        )
+    }
+    return known, seconds + micros / 1e6
+
+
+def deep_write(replica_id: str, deep: Deep) -> None:
+    redis_client().set(_deep_name(replica_id), msgspec.json.encode(deep), ex=600)
+
+
+def _deep_name(replica_id: str) -> str:
+    return f"sluice:probe:{replica_id}#deep"
+
+
+def _deep(raw: bytes | None) -> Deep:
+    return msgspec.json.decode(raw, type=Deep) if raw else Deep()
+
+
+_SETTLED = "sluice:transitions#settled"
+
+
+def transitions_mark() -> bytes | None:
+    """The change number of the records; None if nothing can have changed since the
+    history was written for the same number."""
+    answers = redis_client().mget(_NAMES.number, _SETTLED)
+    number, settled = cast("list[bytes | None]", answers)
+    mark = number or b"0"
+    return None if mark == settled else mark
+
+
+def transitions_done(mark: bytes, *, settled: bool) -> None:
+    """The history is written up to this number. Looked at again after a minute, for a
+    removed replica may change what the others are."""
+    if settled:
+        redis_client().set(_SETTLED, mark, ex=60)
 
 
 def passive_change(

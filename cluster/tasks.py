@@ -22,7 +22,7 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from cluster import live, services
-from cluster.health import Label, state_merge
+from cluster.health import Label, Probe, state_merge
 from cluster.models import Node, Replica
 
 log = logging.getLogger(__name__)
@@ -135,9 +135,36 @@ def artifacts_verify(node_name: str) -> None:
 def replicas_probe() -> None:
     """Probe every replica once."""
     try:
-        services.replicas_probe()
+        axes = services.replicas_probe()
     except redis.RedisError as error:
         log.warning("replicas not probed, redis is away: %s", error)
+        return
+    if any(axis and axis.state is Probe.WARMING for axis in axes.values()):
+        _nudge(replicas_deep_probe, queue="celery")
+
+
+@shared_task(name="cluster.tasks.replicas_deep_probe", time_limit=240)
+def replicas_deep_probe() -> None:
+    """Warm up what is fresh, and ask what has served nobody for a while."""
+    try:
+        services.replicas_deep_probe()
+    except redis.RedisError as error:
+        log.warning("replicas not probed deeply, redis is away: %s", error)
+
+
+@shared_task(name="cluster.tasks.transitions_write", time_limit=30)
+def transitions_write() -> None:
+    """Note the states that changed."""
+    try:
+        services.transitions_write(now=timezone.now())
+    except redis.RedisError as error:
+        log.warning("transitions not written, redis is away: %s", error)
+
+
+@shared_task(name="cluster.tasks.transitions_prune", time_limit=600)
+def transitions_prune() -> None:
+    """Delete the transitions that are too old."""
+    services.transitions_prune(now=timezone.now())
 
 
 @shared_task(name="cluster.tasks.samples_write", time_limit=50)
@@ -160,6 +187,8 @@ def replica_probe_soon(replica_id: str, turns: int = _SOON_TURNS) -> None:
     """Probe a fresh process again and again until it is up or has ended."""
     services.replicas_probe(replica_ids=[replica_id])
     record = live.records_read([replica_id])[replica_id]
-    state = state_merge(record, now=time.time())
-    if state.label is Label.LOADING and turns > 1:
+    label = state_merge(record, now=time.time()).label
+    if label is Label.WARMING:
+        _nudge(replicas_deep_probe, queue="celery")
+    if label in (Label.LOADING, Label.WARMING) and turns > 1:
         _nudge(replica_probe_soon, replica_id, turns - 1, queue="celery", in_s=_SOON_S)

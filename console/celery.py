@@ -28,6 +28,9 @@ class Schedule(NamedTuple):
 
 SCHEDULES = (
     Schedule("Probe every replica", "cluster.tasks.replicas_probe", 5),
+    Schedule("Probe replicas deeply", "cluster.tasks.replicas_deep_probe", 5),
+    Schedule("Note changed states", "cluster.tasks.transitions_write", 1),
+    Schedule("Prune the history of states", "cluster.tasks.transitions_prune", 3600),
     Schedule("Reconcile nodes", "cluster.tasks.nodes_reconcile", 5),
     Schedule("Watch the nodes", "cluster.tasks.nodes_watch", 5),
     Schedule("Look after drains", "cluster.tasks.drains_advance", 5),

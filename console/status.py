@@ -131,6 +131,16 @@ def _remarks(state: State) -> list[Promise]:
     return [words for words, holds in found.items() if holds]
 
 
+def transition_mark(label: str, cause: str) -> Mark:
+    """The mark of a state on record; codes of another release stay codes."""
+    known_label = label in Label.__members__.values()
+    known_cause = cause in Cause.__members__.values()
+    if not known_label:
+        return Mark("idle", label, cause)
+    token, word = _LABELS[Label(label)]
+    return Mark(token, str(word), str(_CAUSES[Cause(cause)]) if known_cause else cause)
+
+
 def removed_mark() -> Mark:
     """A replica that was taken out for good."""
     return Mark(

@@ -26,7 +26,7 @@ SUSPECT_S = 20.0
 def passive_of(record: Record) -> PassiveAxis | None:
     """The axis, unless it speaks of an earlier process."""
     axis = record.passive
-    if axis is None or axis.process_since != record.process_since:
+    if axis is None or record.is_stale(axis):
         return None
     return axis
 
@@ -107,6 +107,12 @@ def readmitted(before: PassiveAxis, *, now: float) -> PassiveAxis:
         recovered_at=now,
         process_since=before.process_since,
     )
+
+
+def passive_readmitted(record: Record, now: float) -> PassiveAxis | None:
+    """``readmitted`` for a record; None where requests found no fault."""
+    passive = passive_of(record)
+    return passive and readmitted(passive, now=round(now, 3))
 
 
 def suspected(

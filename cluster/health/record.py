@@ -140,6 +140,10 @@ class Record(msgspec.Struct, frozen=True):
         """The start of the process that runs, 0 for a static replica."""
         return self.process.since if self.process is not None else 0.0
 
+    def is_stale(self, axis: ProbeAxis | PassiveAxis) -> bool:
+        """Whether the axis speaks of an earlier process than the one that runs."""
+        return self.process is not None and axis.process_since != self.process.since
+
 
 _Axis = TypeVar("_Axis", AdminAxis, ProcessAxis, ProbeAxis, PassiveAxis, NodeAxis)
 

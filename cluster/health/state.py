@@ -13,6 +13,7 @@ import msgspec
 
 from cluster.health.load import Load
 from cluster.health.passive import passive_of
+from cluster.health.probing import DEEP_PROBE_FAILED, WARMUP_FAILED
 from cluster.health.record import (
     Admin,
     NodeReach,
@@ -34,11 +35,7 @@ KV_CACHE_FULL = 0.8
 _LOAD_FRESH_S = 60.0
 # Reasons of a failed probe that leave a doubt; the others prove that a request
 # would fail as well (refused, another model, not an engine at all).
-_DOUBTFUL = frozenset(
-    {"timeout", "connection_lost", "http_status", "deep_probe_failed"}
-)
-DEEP_PROBE_FAILED = "deep_probe_failed"
-WARMUP_FAILED = "warmup_failed"
+_DOUBTFUL = frozenset({"timeout", "connection_lost", "http_status", DEEP_PROBE_FAILED})
 
 
 class Label(enum.StrEnum):
@@ -175,7 +172,7 @@ def _draft(record: Record, now: float) -> _Draft:
     if admin is not None and not enabled:
         label, cause = _OF_ADMIN[admin.state]
         return _Draft(State(label, cause, False, admin.since))
-    if probe is not None and probe.process_since != record.process_since:
+    if probe is not None and record.is_stale(probe):
         probe = None
     if probe is None or probe.state is Probe.UNKNOWN:
         return _Draft(_silent(record, _not_probed(process)))

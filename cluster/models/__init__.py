@@ -7,6 +7,7 @@ from cluster.models.model import Engine, Kind, Model, Version
 from cluster.models.node import Node
 from cluster.models.replica import Driver, Replica
 from cluster.models.sample import Sample
+from cluster.models.transition import ReplicaTransition
 
 __all__ = [
     "AuditRecord",
@@ -16,6 +17,7 @@ __all__ = [
     "Model",
     "Node",
     "Replica",
+    "ReplicaTransition",
     "Sample",
     "Version",
 ]

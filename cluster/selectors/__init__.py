@@ -9,6 +9,7 @@ from cluster.selectors.replicas import (
     ReplicaView,
     replica_get,
     replica_list,
+    replica_timeline,
     replica_views,
     states_read,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "node_views",
     "replica_get",
     "replica_list",
+    "replica_timeline",
     "replica_views",
     "states_read",
     "version_get",

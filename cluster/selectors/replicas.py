@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from cluster import live
 from cluster.errors import Missing
 from cluster.health import Record, State, states_merge
-from cluster.models import Replica
+from cluster.models import Replica, ReplicaTransition
 from cluster.selectors.names import name_possible
 
 
@@ -74,6 +74,11 @@ def replica_views(replicas: Iterable[Replica]) -> list[ReplicaView]:
     except redis.RedisError:
         return [ReplicaView(replica, None, None) for replica in rows]
     return [ReplicaView(row, records[row.id], states[row.id]) for row in rows]
+
+
+def replica_timeline(*, replica: Replica, limit: int = 50) -> list[ReplicaTransition]:
+    """What states a replica was in, the newest first."""
+    return list(replica.transitions.order_by("-pk")[:limit])
 
 
 def states_read(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cluster.services.artifacts import artifacts_verify
+from cluster.services.deep_probes import replicas_deep_probe
 from cluster.services.models import (
     model_create,
     model_delete,
@@ -27,6 +28,7 @@ from cluster.services.running import (
     replica_running_set,
 )
 from cluster.services.samples import samples_prune, samples_write
+from cluster.services.transitions import transitions_prune, transitions_write
 
 __all__ = [
     "NodePass",
@@ -50,8 +52,11 @@ __all__ = [
     "replica_remove",
     "replica_restart",
     "replica_running_set",
+    "replicas_deep_probe",
     "replicas_probe",
     "samples_prune",
     "samples_write",
+    "transitions_prune",
+    "transitions_write",
     "version_create",
 ]

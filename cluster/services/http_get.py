@@ -1,4 +1,4 @@
-"""A small HTTP/1.1 client for a few GETs to one replica, bounded in every way.
+"""A small HTTP/1.1 client for a few questions to one replica, bounded in every way.
 
 Hundreds of replicas are asked every few seconds, and most of what a full client
 costs goes into what is never needed here: redirects, cookies, proxies, encodings.
@@ -60,6 +60,19 @@ class Link:
             f"GET {path} HTTP/1.1\r\nhost: {self._parts.netloc}\r\n"
             "accept: */*\r\naccept-encoding: identity\r\nuser-agent: sluice\r\n\r\n"
         ).encode("ascii", "replace")
+        return await self._ask(head, most_bytes)
+
+    async def post(self, path: str, body: bytes, *, most_bytes: int) -> Answer:
+        """The answer to one POST of JSON, marked as a request of our own."""
+        head = (
+            f"POST {path} HTTP/1.1\r\nhost: {self._parts.netloc}\r\n"
+            "accept: */*\r\naccept-encoding: identity\r\nuser-agent: sluice\r\n"
+            "content-type: application/json\r\nx-sluice-synthetic: 1\r\n"
+            f"content-length: {len(body)}\r\n\r\n"
+        ).encode("ascii", "replace")
+        return await self._ask(head + body, most_bytes)
+
+    async def _ask(self, head: bytes, most_bytes: int) -> Answer:
         if self._connection is not None and self._connection.is_open:
             try:
                 return await self._connection.ask(head, most_bytes)

@@ -25,7 +25,7 @@ from cluster.health import (
     record_decode,
 )
 from cluster.health.load import LOADS, Load, load_decode
-from cluster.health.probing import Streak, probe_next
+from cluster.health.probing import DOUBTFUL, Streak, probe_next
 from cluster.models import Driver, Replica
 from cluster.services.asking import Unscraped, health_ask, metrics_ask
 from cluster.services.http_get import Link
@@ -38,6 +38,8 @@ _AT_ONCE = 256
 _LOCK_MS = 15_000
 # Readings further apart than this are not in a row.
 _STREAK_S = 60
+# Content this recent outweighs a missing answer, which takes as long to be missed.
+SERVES_S = 10.0
 
 
 class _Target(NamedTuple):
@@ -189,12 +191,15 @@ async def _probe_one(
 def _believe(target: _Target, known: _Known, reading: Reading) -> ProbeAxis | None:
     """The axis after this reading, written if it changed."""
     record, streak = known.record, known.streak
+    # Asked for only now: it may have served while it owed us an answer.
+    serves = reading.reason in DOUBTFUL and live.served_s(target.replica_id) < SERVES_S
     axis, streak_after = probe_next(
         record.probe,
         streak,
         reading,
-        process_since=record.process.since if record.process else 0.0,
+        process_since=record.process_since,
         now=round(time.time(), 3),
+        serves=serves,
     )
     if axis is not None and axis != record.probe:
         live.axis_write(target.replica_id, axis)

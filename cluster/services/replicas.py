@@ -18,6 +18,7 @@ from cluster.actor import Actor
 from cluster.announce import announce_inventory
 from cluster.errors import Refused
 from cluster.health import Admin, AdminAxis
+from cluster.health.passive import passive_readmitted
 from cluster.models import Driver, Node, Replica, Version
 from cluster.services.addresses import address_clean
 from cluster.services.audit import audit_write
@@ -105,7 +106,10 @@ _NO_DRAIN = {"drain_then_stop": False, "drain_deadline": None, "drained_at": Non
 
 @transaction.atomic
 def replica_admin_set(*, replica: Replica, state: Admin, actor: Actor) -> Replica:
-    """Enable, drain or disable: whether the router may send new requests there."""
+    """Enable, drain or disable: whether the router may send new requests there.
+
+    Enabling also vouches for a replica that its requests put out of rotation.
+    """
     now = timezone.now()
     changed = (
         Replica.objects.filter(pk=replica.pk, removed_at__isnull=True)
@@ -124,7 +128,16 @@ def replica_admin_set(*, replica: Replica, state: Admin, actor: Actor) -> Replic
         for name, value in _NO_DRAIN.items():
             setattr(replica, name, value)
         replica_follow(replica, reason="", actor=actor)
+    if state is Admin.ENABLED:
+        transaction.on_commit(partial(_readmit, replica, actor))
     return replica
+
+
+def _readmit(replica: Replica, actor: Actor) -> None:
+    """Without Redis there is no ejection that could be ended."""
+    with suppress(redis.RedisError):
+        if live.passive_change(replica.id, passive_readmitted):
+            audit_write(actor=actor, action="replica.readmit", target=replica.id)
 
 
 _VERBS = {Admin.ENABLED: "enable", Admin.DRAINING: "drain", Admin.DISABLED: "disable"}

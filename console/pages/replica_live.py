@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import shlex
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import redis
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from cluster.engines import ArtifactMissing, LaunchRefused
 from cluster.models import Driver, Replica, Sample
-from cluster.selectors.replicas import replica_any
+from cluster.selectors.replicas import replica_any, replica_timeline
 from cluster.services import replica_log
 from cluster.services.launch import launch_command
+from console.status import Mark, transition_mark
 
 CHART_SPAN = timedelta(minutes=30)
 
@@ -95,6 +97,31 @@ def log(request: HttpRequest, replica_id: str) -> HttpResponse:
     return response
 
 
+class Entry(NamedTuple):
+    """A state that the replica was in, from ``at`` on."""
+
+    mark: Mark
+    at: datetime
+    detail: str
+    said_by: str
+
+
+def timeline(replica: Replica) -> list[Entry]:
+    """The last states, the newest first; codes of another release are shown as such."""
+    return [
+        Entry(transition_mark(row.label, row.cause), row.at, row.detail, row.said_by)
+        for row in replica_timeline(replica=replica, limit=20)
+    ]
+
+
+@require_safe
+def timeline_region(request: HttpRequest, replica_id: str) -> HttpResponse:
+    """The timeline alone, as its page asks for it again."""
+    row = replica_any(replica_id=replica_id)
+    context = {"replica": row, "timeline": timeline(row)}
+    return render(request, "replicas/timeline.html", context)
+
+
 def live_context(replica: Replica) -> dict[str, Any]:
     """What the live parts need beside the figures."""
     lines = log_of(replica) if replica.driver == Driver.PROCESS else []
@@ -103,4 +130,5 @@ def live_context(replica: Replica) -> dict[str, Any]:
         "history": chart_history(replica),
         "launch": command_of(replica),
         "log_lines": lines,
+        "timeline": timeline(replica),
     }

@@ -36,6 +36,11 @@ urlpatterns: list[URLPattern] = [
     path("new/model", page(models.model_new), name="model-new"),
     path("replicas", page(replicas.replica_rows), name="replicas"),
     path("replicas/<str:replica_id>", page(replicas.replica), name="replica"),
+    path(
+        "replicas/<str:replica_id>/timeline",
+        page(replica_live.timeline_region),
+        name="replica-timeline",
+    ),
     path("replicas/<str:replica_id>/log", page(replica_live.log), name="replica-log"),
     path(
         "replicas/<str:replica_id>/<str:verb>",

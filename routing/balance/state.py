@@ -48,6 +48,7 @@ class ReplicaState:
         "avoided_s",
         "breaker",
         "busy_since",
+        "draining",
         "id",
         "in_flight",
         "last_byte_at",
@@ -74,6 +75,7 @@ class ReplicaState:
         self.busy_since = 0.0
         # Whether requests ever found fault with it that is not settled yet.
         self.marked = False
+        self.draining = False
         self.slow_since = 0.0
         # When the one request began that tries an ejected replica, if one does.
         self.trial_since = 0.0

@@ -6,6 +6,7 @@
 ``sluice:snapshot#notices``             pub/sub: a new revision was written
 ``sluice:gateway:<id>``                 JSON ``GatewayRecord``, expires
 ``sluice:gateway:<id>#metrics``         its figures, for whichever gateway is asked
+``sluice:gateway:<id>#inflight``        its open requests (``cluster.health.inflight``)
 ``sluice:gateways``                     sorted set of gateway ids by last renewal
 ``sluice:acks:<epoch>:<revision>``      hash gateway id → Unix time of application
 ``sluice:acks#notices``                 pub/sub: a gateway applied a revision

@@ -11,6 +11,7 @@ import time
 from collections.abc import Coroutine
 from typing import Any
 
+from cluster.health.inflight import inflight_name
 from routing.balance.router import Router
 from routing.balance.state import ReplicaStates
 from routing.contracts import names
@@ -23,6 +24,7 @@ from routing.gateway.config import GatewayConfig
 from routing.gateway.feeds import Feeds
 from routing.gateway.figures import Figures
 from routing.gateway.ids import gateway_id
+from routing.gateway.in_flight import InFlight
 from routing.gateway.key_file import KeyKeeper
 from routing.gateway.metrics import Gauges, Metrics
 from routing.gateway.passive import PassiveHealth
@@ -60,6 +62,7 @@ class Gateway:
             *(self.states, self.standings, self.link),
             *(self.id, self.rng, self.spawn),
         )
+        self.in_flight = InFlight(self.link, self.id, self.relays)
         self.figures = Figures(self.link, self.id, self.metrics, self._gauges)
         self._started_at = time.time()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -92,6 +95,7 @@ class Gateway:
         self.spawn(self._feeds.listen())
         self.spawn(self._keys.run())
         self.spawn(self.figures.run())
+        self.spawn(self.in_flight.run())
 
     async def stop(self) -> None:
         """End what runs in the background; the last lines are written."""
@@ -168,7 +172,11 @@ class Gateway:
         if not self.link.up:
             return
         pipeline = self.link.client.pipeline(transaction=False)
-        pipeline.delete(names.gateway(self.id), names.gateway_metrics(self.id))
+        pipeline.delete(
+            names.gateway(self.id),
+            names.gateway_metrics(self.id),
+            inflight_name(self.id),
+        )
         pipeline.zrem(names.GATEWAYS, self.id)
         try:
             async with asyncio.timeout(ANSWER_S):

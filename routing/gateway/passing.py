@@ -43,6 +43,10 @@ class Relaying(Protocol):
 
 
 class Passing(Protocol):
+    @property
+    def events(self) -> int:
+        """How many events of a stream were passed on."""
+
     def data(self, data: bytes, complete: bool) -> None:
         """More of the body; ``complete`` with the last of it."""
 
@@ -60,6 +64,10 @@ class StreamPassing:
         self._encoded = answer.encoded
         self._held = b""
         self._flowing = False
+
+    @property
+    def events(self) -> int:
+        return self._reader.events
 
     def data(self, data: bytes, complete: bool) -> None:
         reader = self._reader
@@ -164,6 +172,8 @@ class WholePassing:
     """An answer in one piece; a very large one flows through once it is too large
     to hold."""
 
+    events = 0
+
     def __init__(self, relay: Relaying, answer: Answer) -> None:
         self._relay = relay
         self._answer = answer
@@ -251,6 +261,8 @@ class WholePassing:
 
 class ErrorPassing:
     """An engine's refusal of a request goes on as it came; its own failure does not."""
+
+    events = 0
 
     def __init__(self, relay: Relaying, answer: Answer) -> None:
         self._relay = relay

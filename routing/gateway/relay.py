@@ -45,6 +45,12 @@ log = logging.getLogger(__name__)
 WAITING = b": waiting\n\n"
 
 
+class Drained(Protocol):
+    """Who waits for the last request of a draining replica."""
+
+    def soon(self) -> None: ...
+
+
 class Host(Protocol):
     """What a relay needs of the process."""
 
@@ -53,6 +59,8 @@ class Host(Protocol):
     hold_s: float
     passive: PassiveHealth
 
+    @property
+    def in_flight(self) -> Drained: ...
     def relay_opened(self, relay: Relay) -> None: ...
     def relay_closed(self, relay: Relay) -> None: ...
     def retried(self, reason: str) -> None: ...
@@ -104,6 +112,16 @@ class Relay:
     def strips_usage(self) -> bool:
         """Whether the count of tokens was asked for by the gateway alone."""
         return not self._peeked.wants_usage
+
+    @property
+    def replica_id(self) -> str:
+        """The replica that works for this request now, if one does."""
+        return self._candidate.replica.id if self._candidate is not None else ""
+
+    @property
+    def tokens(self) -> int:
+        """How many events were passed on; about one a token."""
+        return self._passing.events if self._passing is not None else 0
 
     def start(self) -> None:
         self.exchange.forwarding = self
@@ -189,12 +207,15 @@ class Relay:
         candidate, self._candidate = self._candidate, None
         if candidate is None:
             return
-        candidate.replica.state.in_flight -= 1
+        state = candidate.replica.state
+        state.in_flight -= 1
         self._rest()
+        if state.draining and not state.in_flight:
+            self._host.in_flight.soon()
         if blames:
             self._host.passive.bad(candidate, error)
         if candidate.trial:
-            candidate.replica.state.trial_since = 0.0
+            state.trial_since = 0.0
         duration_s = time.monotonic() - self._attempt_started
         self.exchange.attempts.append(
             Attempt(

@@ -141,6 +141,7 @@ class Standings:
         before = self.merged.get(state.id)
         self.merged[state.id] = merged
         state.standing = standing_of(merged)
+        state.draining = merged.label is Label.DRAINING
         if not merged.eligible or merged.panic:
             state.slow_since = 0.0
         elif before is None or before.eligible:

@@ -20,7 +20,7 @@ import pytest
 from cluster import live
 from cluster.health import Label, Process, state_merge
 from cluster.models import Replica, Version
-from cluster.services import replica_running_set, replicas_probe
+from cluster.services import replica_running_set, replicas_deep_probe, replicas_probe
 from tests import services
 from tests.cluster.conftest import WEIGHTS, Fleet, process, record
 
@@ -62,6 +62,8 @@ def until_healthy(fleet: Fleet, replica: Replica) -> list[Label]:
 
     def healthy() -> bool:
         replicas_probe()
+        if label(replica) is Label.WARMING:
+            replicas_deep_probe()
         now = label(replica)
         if labels[-1:] != [now]:
             labels.append(now)

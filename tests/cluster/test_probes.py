@@ -13,9 +13,15 @@ from django.db import connections
 
 from cluster import live
 from cluster.health import Probe, ProbeAxis, Process, ProcessAxis, Reading, state_merge
-from cluster.health.probing import START_LIMIT_S, Streak, probe_next
+from cluster.health.probing import (
+    START_LIMIT_S,
+    Deep,
+    Streak,
+    deep_next,
+    probe_next,
+)
 from cluster.models import Replica
-from cluster.services import asking, replicas_probe
+from cluster.services import asking, replicas_deep_probe, replicas_probe
 from tests import services
 from tests.cluster.conftest import Fleet, record
 from tests.cluster.peers import Peer, http
@@ -28,6 +34,10 @@ REFUSED = Reading(Probe.DOWN, "refused", "r")
 WRONG = Reading(Probe.DOWN, "html", "h")
 
 
+# What a generic engine answers to its health question and to a request.
+SERVES = http(b'{"choices":[{}]}')
+
+
 def walk(*readings: Reading, process_since: float = 0.0) -> list[str]:
     """The states after each reading, a second apart."""
     axis: ProbeAxis | None = None
@@ -36,6 +46,8 @@ def walk(*readings: Reading, process_since: float = 0.0) -> list[str]:
         axis, streak = probe_next(
             axis, streak, reading, process_since=process_since, now=float(second)
         )
+        if axis is not None and axis.state is Probe.WARMING:
+            axis, _ = deep_next(axis, Deep(), UP, now=float(second))
         states.append(axis.state.value if axis else "-")
     return states
 
@@ -47,9 +59,12 @@ def walk(*readings: Reading, process_since: float = 0.0) -> list[str]:
         ([REFUSED], "down"),
         ([WRONG], "down"),
         ([UP, REFUSED], "up down"),
-        ([UP, LATE, LATE, LATE], "up up up down"),
-        ([UP, LATE, LOST, LATE], "up up up down"),
-        ([UP, LATE, LATE, UP, LATE, LATE, UP], "up up up up up up up"),
+        ([UP, LATE, LATE, LATE], "up suspect suspect down"),
+        ([UP, LATE, LOST, LATE], "up suspect suspect down"),
+        (
+            [UP, LATE, LATE, UP, LATE, LATE, UP],
+            "up suspect suspect up suspect suspect up",
+        ),
         ([LATE, LATE, LATE], "- - down"),
         ([REFUSED, UP, UP], "down down up"),
         ([REFUSED, UP, REFUSED, UP, UP], "down down down down up"),
@@ -77,7 +92,8 @@ def test_what_was_seen_of_an_earlier_process_does_not_count() -> None:
     before = ProbeAxis(Probe.DOWN, 5.0, "refused", "r", process_since=1.0)
     streak = Streak(1.0, failures=2)
     axis, _ = probe_next(before, streak, UP, process_since=9.0, now=10.0)
-    assert axis == ProbeAxis(Probe.UP, 10.0, process_since=9.0)
+    assert axis is not None
+    assert (axis.state, axis.since, axis.process_since) == (Probe.WARMING, 10.0, 9.0)
     axis, after = probe_next(before, streak, LATE, process_since=9.0, now=10.0)
     assert (axis, after.failures) == (None, 1)
 
@@ -94,8 +110,10 @@ def test_since_is_when_the_state_began_and_not_when_the_reason_changed() -> None
 def test_every_replica_is_asked_and_its_answer_written(
     fleet: Fleet, peer: Callable[..., Peer]
 ) -> None:
-    good = fleet.static(peer(http(b"")).address)
+    good = fleet.static(peer(SERVES).address)
     bad = fleet.static(peer(http(b"<p>")).address, good.version)
+    replicas_probe()
+    assert replicas_deep_probe() == [good.id]
     axes = replicas_probe()
     assert {id_: axis and axis.state for id_, axis in axes.items()} == {
         good.id: Probe.UP,
@@ -110,12 +128,13 @@ def test_every_replica_is_asked_and_its_answer_written(
 def test_an_unchanged_answer_writes_nothing(
     fleet: Fleet, peer: Callable[..., Peer]
 ) -> None:
-    fleet.static(peer(http(b"")).address)
+    fleet.static(peer(SERVES).address)
     replicas_probe()
+    replicas_deep_probe()
     number = live.redis_client().get("sluice:replicas#number")
     replicas_probe()
     assert live.redis_client().get("sluice:replicas#number") == number
-    assert live.redis_client().keys("sluice:probe:*") == []
+    assert live.redis_client().keys("sluice:probe:*[ck]") == []
 
 
 @pytest.mark.django_db(transaction=True)
@@ -130,11 +149,12 @@ def test_counts_survive_the_worker_that_made_them(
 
     flaky = peer(answer)
     replica = fleet.static(flaky.address)
+    live.axis_write(replica.id, ProbeAxis(Probe.UP, 1.0))
     states = []
     for _ in answers:
         axis = replicas_probe()[replica.id]
         states.append(axis.state.value if axis else "-")
-    assert states == ["up", "up", "up", "down", "down", "up"]
+    assert states == ["up", "suspect", "suspect", "down", "down", "up"]
 
 
 @pytest.mark.django_db(transaction=True)
@@ -218,7 +238,7 @@ def test_two_hundred_replicas_are_probed_in_one_go(
     axes = replicas_probe()
     took_s = time.monotonic() - began
     assert len(axes) == 200
-    assert all(axis and axis.state is Probe.UP for axis in axes.values())
+    assert all(axis and axis.state is Probe.WARMING for axis in axes.values())
     assert took_s < 5, took_s
 
 

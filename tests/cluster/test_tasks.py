@@ -121,9 +121,9 @@ def test_the_worker_brings_a_replica_up_back_and_down(
         text=True,
     )
     first, second, third, replaced = json.loads(done.stdout)
-    assert first[0] == "registered" and first[-2:] == ["loading", "healthy"]
+    assert first[0] == "registered" and first[-3:] == ["loading", "warming", "healthy"]
     assert "starting" in first
-    assert second[0] == "healthy" and second[-2:] == ["loading", "healthy"]
+    assert second[0] == "healthy" and second[-2:] == ["warming", "healthy"]
     assert third[-1] == "registered"
     assert replaced
 

@@ -127,7 +127,7 @@ class Cluster:
         names = feed.feed_names(feed.REPLICAS)
         fields: Any = self.redis.hgetall(names.entry(f"smol-v1-{number}"))
         record = record_decode(fields)
-        return record.process, state_merge(record).label
+        return record.process, state_merge(record, now=time.time()).label
 
     def healthy(self, number: int) -> bool:
         return self.record(number)[1] is Label.HEALTHY

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cluster.health import Label, Passive, PassiveAxis, states_merge
+from cluster.health import Admin, Label, Passive, PassiveAxis, states_merge
+from cluster.health.inflight import OpenRequest, inflight_decode, inflight_name
 from tests import services
 from tests.fakes.engine import MockEngine
 from tests.gateway import world
@@ -247,3 +249,29 @@ def test_a_killed_replica_costs_no_request_and_comes_back(scene: Scene) -> None:
     scene.served(gateway, 30)
     port_kept.start()
     scene.until(lambda: NAMES[0] in scene.served(gateway, 6), within_s=15)
+
+
+def test_the_open_requests_of_a_draining_replica_are_told_until_the_last_ends(
+    scene: Scene,
+) -> None:
+    gateway = scene.gateways[0]
+    scene.engines[0].set(gap_ms=40)
+    stream = gateway.raw_chat(scene.key, "solo", stream=True, max_tokens=50)
+    read_until(stream, b"w1")
+    name = inflight_name(gateway.id)
+
+    def told() -> dict[str, list[OpenRequest]]:
+        fields: Any = scene.control.client.hgetall(name)
+        return inflight_decode(fields) or {}
+
+    scene.until(lambda: told().get("solo-v1-1"))
+    (request,) = told()["solo-v1-1"]
+    assert (request.team, request.streamed) == ("demo", True)
+    assert request.tokens > 0 and request.age_s >= 0
+    scene.control.admin("solo-v1-1", Admin.DRAINING)
+    scene.until(lambda: gateway.chat(scene.key, "solo").status == 503)
+    assert b"[DONE]" in read_until(stream, b"0\r\n\r\n")
+    stream.close()
+    # Not only with the next second.
+    assert scene.until(lambda: "solo-v1-1" not in told()) < 0.5
+    assert scene.control.client.ttl(name) > 0
