@@ -18,6 +18,7 @@ ARGUMENTS = {
     "verb": "drain",
     "slug": "t",
     "key_id": "k",
+    "name": "n",
 }
 
 

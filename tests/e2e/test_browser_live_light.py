@@ -1,0 +1,168 @@
+"""Live pages in a real Chromium against one console: numbers, charts, memory, login."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+
+import pytest
+import redis
+from django.contrib.sessions.models import Session
+from playwright.sync_api import Page, expect
+
+from cluster import live
+from cluster.health import Probe, Process, ProcessAxis
+from cluster.health.inflight import OpenRequest, inflight_fields, inflight_name
+from cluster.health.load import Load
+from cluster.models import Replica
+from tests import fleet
+from tests.e2e.asgi_server import ConsoleServer
+from tests.e2e.browser import Visit, Visitor
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("valkey"),
+    pytest.mark.timeout(180),
+]
+
+MIB = 1024 * 1024
+UPDATES_PER_S = 5
+UPDATES_FOR_S = 45.0
+
+
+@pytest.fixture
+def replica() -> Replica:
+    axis = ProcessAxis(Process.RUNNING, time.time() - 60)
+    return fleet.process_add(fleet.model_add("qwen", "v1"), "v1", axis)
+
+
+def load_set(replica: Replica, **figures: Any) -> None:
+    live.load_write(replica.id, Load(time.time(), **figures), unlock="x")
+
+
+def open_set(valkey: redis.Redis, replica: Replica, count: int) -> None:
+    fleet.gateway_set("g1")
+    open_ = [OpenRequest(f"r{n}", "search", 1.0 + n, True, n) for n in range(count)]
+    fields: Any = inflight_fields({replica.id: open_})
+    valkey.hset(inflight_name("g1"), mapping=fields)
+
+
+def opened(visitor: Visitor, path: str, **habits: Any) -> tuple[Visit, Page]:
+    visit = visitor.visit(**habits)
+    page = visit.go(path)
+    expect(page.locator("[data-freshness]").first).to_have_text("Live")
+    return visit, page
+
+
+def test_numbers_and_open_requests_follow_without_a_new_page(
+    visitor: Visitor, replica: Replica, valkey: redis.Redis
+) -> None:
+    load_set(replica, running=1, kv_cache=0.25)
+    open_set(valkey, replica, 0)
+    visit, page = opened(visitor, f"/replicas/{replica.id}")
+    figure = page.locator('[data-figure="in_flight"]')
+    expect(figure).to_have_text("0")
+    expect(page.locator("[data-requests-none]")).to_be_visible()
+    open_set(valkey, replica, 3)
+    load_set(replica, running=3, kv_cache=0.5)
+    expect(figure).to_have_text("3", timeout=2500)
+    expect(page.locator('[data-figure="kv"]')).to_have_text("50")
+    expect(page.locator("[data-requests] tbody tr")).to_have_count(3)
+    expect(page.locator("[data-requests] tbody tr").first).to_contain_text("r2")
+    assert visit.complaints == []
+
+
+def test_the_list_patches_its_numbers_and_moves_nothing(
+    visitor: Visitor, replica: Replica, valkey: redis.Redis
+) -> None:
+    load_set(replica, running=1, tokens_per_s=10.0)
+    open_set(valkey, replica, 0)
+    _visit, page = opened(visitor, "/replicas")
+    page.evaluate(
+        """() => { window.shift = 0; new PerformanceObserver((list) => {
+          for (const entry of list.getEntries()) window.shift += entry.value;
+        }).observe({ type: "layout-shift", buffered: true }); }"""
+    )
+    cell = page.locator('tbody [data-figure="in_flight"]')
+    for count in (3, 120, 7):
+        open_set(valkey, replica, count)
+        load_set(replica, running=count, tokens_per_s=12_345.6 * count)
+        expect(cell).to_have_text(str(count), timeout=2500)
+    assert page.evaluate("window.shift") < 0.01
+
+
+def test_a_chart_tells_its_numbers_and_obeys_the_arrow_keys(
+    visitor: Visitor, replica: Replica
+) -> None:
+    load_set(replica, kv_cache=0.25)
+    visit, page = opened(visitor, f"/replicas/{replica.id}")
+    chart = page.locator('[data-chart="kv"]')
+    chart.scroll_into_view_if_needed()
+    text = chart.locator(".chart-text")
+    expect(text).to_contain_text("now 25 %, lowest 25, highest 25")
+    load_set(replica, kv_cache=0.75)
+    expect(text).to_contain_text("now 75 %, lowest 25, highest 75")
+    chart.locator("svg").focus()
+    page.keyboard.press("Home")
+    expect(text).to_contain_text("UTC: 25 %")
+    expect(page.locator(".chart-cursor:not(.is-off)")).not_to_have_count(0)
+    page.keyboard.press("Escape")
+    expect(text).to_contain_text("now 75 %")
+    page.get_by_role("button", name="As table").click()
+    expect(chart.get_by_role("table", name="KV cache")).to_contain_text("UTC")
+    expect(chart.locator("svg")).to_have_attribute("aria-label", re.compile("KV cache"))
+    assert visit.complaints == []
+
+
+def test_whoever_is_logged_out_elsewhere_is_sent_to_the_login(
+    visitor: Visitor, replica: Replica
+) -> None:
+    _visit, page = opened(visitor, f"/replicas/{replica.id}")
+    Session.objects.all().delete()
+    page.wait_for_url("**/login?next=**", timeout=10_000)
+
+
+def test_without_the_socket_the_page_asks_and_says_that_it_reconnects(
+    visitor: Visitor, server: ConsoleServer, replica: Replica
+) -> None:
+    visit = visitor.visit()
+    visit.page.route_web_socket("**/live", lambda socket: socket.close())
+    page = visit.go(f"/replicas/{replica.id}")
+    pill = page.locator("[data-freshness]").first
+    expect(pill).to_contain_text("Reconnecting")
+    fleet.probe_write(replica, Probe.DOWN, "refused")
+    live.axis_write(replica.id, ProcessAxis(Process.FAILED, time.time(), detail="gone"))
+    expect(page.locator("#state")).to_have_text("Failed", timeout=12_000)
+    expect(pill).to_contain_text("Reconnecting")
+
+
+def test_memory_stays_flat_under_many_updates(
+    visitor: Visitor, replica: Replica, valkey: redis.Redis
+) -> None:
+    load_set(replica, running=0)
+    _visit, page = opened(visitor, f"/replicas/{replica.id}")
+    session = page.context.new_cdp_session(page)
+
+    def updates(for_s: float) -> None:
+        end, n = time.monotonic() + for_s, 0
+        while time.monotonic() < end:
+            n += 1
+            open_set(valkey, replica, n % 40)
+            load_set(replica, running=n % 9, waiting=n % 5, kv_cache=(n % 100) / 100)
+            fleet.probe_write(replica, Probe.UP, f"probe {n}")
+            page.wait_for_timeout(1000 / UPDATES_PER_S)
+
+    def heap_mib() -> float:
+        session.send("HeapProfiler.collectGarbage")
+        usage = session.send("Runtime.getHeapUsage")
+        return float(usage["usedSize"]) / MIB
+
+    updates(10)
+    before = heap_mib()
+    nodes = page.evaluate("document.getElementsByTagName('*').length")
+    updates(UPDATES_FOR_S)
+    growth = heap_mib() - before
+    more = page.evaluate("document.getElementsByTagName('*').length") - nodes
+    assert growth < 1.0 and more < 250, (before, growth, more)
