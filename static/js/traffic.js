@@ -93,8 +93,11 @@ function showBar() {
       rect.setAttribute("width", `${width}%`);
     }
     const text = row.slice.querySelector("text");
-    text.setAttribute("x", `${x + width / 2}%`);
-    text.textContent = draft[index] >= LABEL_BP ? `${names[index]} ${share(draft[index])}` : "";
+    // The outer labels stand at the ends of the bar and fit whatever the width.
+    const outer = text.getAttribute("text-anchor") !== "middle";
+    if (!outer) text.setAttribute("x", `${x + width / 2}%`);
+    const shown = outer ? draft[index] > 0 : draft[index] >= LABEL_BP;
+    text.textContent = shown ? `${names[index]} ${share(draft[index])}` : "";
     x += width;
   });
 }
