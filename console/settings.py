@@ -93,6 +93,7 @@ INSTALLED_APPS = [
     "console.apps.ConsoleConfig",
 ]
 MIDDLEWARE = [
+    "console.client_address.forwarded_headers_guard",
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -259,9 +260,7 @@ STATIC_URL = "static/"
 STATIC_ROOT = DATA_DIR / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STORAGES = {
-    "staticfiles": {
-        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
-    },
+    "staticfiles": {"BACKEND": "console.storage.StaticFiles"},
 }
 
 # Logging -------------------------------------------------------------------

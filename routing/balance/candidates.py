@@ -16,23 +16,32 @@ class Candidate(NamedTuple):
     replica: Replica
 
 
-def _ready(replica: Replica, now: float) -> bool:
-    state = replica.state
-    return state.standing is Standing.ELIGIBLE and state.avoid_until <= now
+_ELIGIBLE = Standing.ELIGIBLE
+_UNKNOWN = Standing.UNKNOWN
 
 
-def _eligible(replica: Replica, now: float) -> bool:
-    return replica.state.standing is Standing.ELIGIBLE
+def _ready(version: Version, now: float) -> list[Replica]:
+    return [
+        replica
+        for replica in version.replicas
+        if (state := replica.state).standing is _ELIGIBLE and state.avoid_until <= now
+    ]
 
 
-def _unknown(replica: Replica, now: float) -> bool:
-    return replica.state.standing is Standing.UNKNOWN
+def _eligible(version: Version, now: float) -> list[Replica]:
+    return [r for r in version.replicas if r.state.standing is _ELIGIBLE]
 
+
+def _unknown(version: Version, now: float) -> list[Replica]:
+    return [r for r in version.replicas if r.state.standing is _UNKNOWN]
+
+
+_Tier = Callable[[Version, float], list[Replica]]
 
 # Best first. A replica that just refused a connection is used only when no other
 # is there, one that nobody has probed only when no eligible one is; a replica
 # that is down, drained or disabled never.
-_TIERS: tuple[Callable[[Replica, float], bool], ...] = (_ready, _eligible, _unknown)
+_TIERS: tuple[_Tier, ...] = (_ready, _eligible, _unknown)
 
 
 class Candidates:
@@ -59,20 +68,20 @@ class Candidates:
         """The next replica to try, None when none is left. ``now`` is monotonic."""
         if self.first is None:
             return None
-        for fits in _TIERS:
-            if candidate := self._pick(self.first, fits, now):
+        for tier in _TIERS:
+            if candidate := self._pick(self.first, tier, now):
                 return candidate
             if self._only is None and len(self._route.versions) > 1:
                 for version in self._others():
-                    if candidate := self._pick(version, fits, now):
+                    if candidate := self._pick(version, tier, now):
                         return candidate
         return None
 
-    def _pick(
-        self, version: Version, fits: Callable[[Replica, float], bool], now: float
-    ) -> Candidate | None:
+    def _pick(self, version: Version, tier: _Tier, now: float) -> Candidate | None:
         tried = self._tried
-        replicas = [r for r in version.replicas if fits(r, now) and r not in tried]
+        replicas = tier(version, now)
+        if tried:
+            replicas = [replica for replica in replicas if replica not in tried]
         if not replicas:
             return None
         replica = power_of_two(replicas, self._rng)

@@ -8,6 +8,7 @@ answer, or has lost its data, keys that were seen stay good for a grace time.
 from __future__ import annotations
 
 import asyncio
+import functools
 import hmac
 import logging
 import time
@@ -37,6 +38,9 @@ UNKNOWN_S = 1.0
 REREAD_S = 30.0
 _NAMES = feed.feed_names(feed.KEYS)
 
+# The same few texts come again and again.
+_public_id = functools.lru_cache(maxsize=16_384)(key_public_id)
+
 Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 Verdict = KeyEntry | Problem
 
@@ -45,15 +49,18 @@ class Seen:
     """One key this process knows.
 
     ``confirmed_at`` is when Redis last stood behind the entry, in Unix seconds, as
-    far as no later poll did; ``text`` the exact text that passed the check;
-    ``lost`` that Redis lost its data since, so that it must be asked again.
+    far as no later poll did; ``number`` the feed's change number when it was read,
+    so that it holds every change up to that one; ``text`` the exact text that
+    passed the check; ``lost`` that Redis lost its data since, so that it must be
+    asked again.
     """
 
-    __slots__ = ("confirmed_at", "entry", "lost", "read_at", "text")
+    __slots__ = ("confirmed_at", "entry", "lost", "number", "read_at", "text")
 
-    def __init__(self, entry: KeyEntry, confirmed_at: float) -> None:
+    def __init__(self, entry: KeyEntry, confirmed_at: float, number: int) -> None:
         self.entry = entry
         self.confirmed_at = confirmed_at
+        self.number = number
         self.read_at = time.monotonic()
         self.text = ""
         self.lost = False
@@ -69,8 +76,8 @@ class Auth:
         self._seen: OrderedDict[str, Seen] = OrderedDict()
         self._unknown: dict[str, float] = {}
         self._lookups: dict[str, list[tuple[str, Callable[[Verdict], None]]]] = {}
-        # Entries that changed while they were being looked up.
-        self._overtaken: set[str] = set()
+        # Changes heard of while the entry was being looked up.
+        self._overtaken: dict[str, int] = {}
         self._polled_at = 0.0
         # What the file of seen keys must learn: moved by everything but traffic.
         self.dropped: set[str] = set()
@@ -84,7 +91,7 @@ class Auth:
         Raises ``Refusal``: 401 for a key known to be bad, 503 for one that cannot
         be decided now.
         """
-        public_id = key_public_id(text)
+        public_id = _public_id(text)
         if public_id is None:
             raise Refusal(invalid_api_key("The key is missing or has no valid form."))
         seen = self._seen.get(public_id)
@@ -117,7 +124,15 @@ class Auth:
         self._spawn(self._answer_waiting(public_id))
 
     async def _answer_waiting(self, public_id: str) -> None:
-        problem = await self._read(public_id)
+        try:
+            problem = await self._read(public_id)
+            if self._overtaken.pop(public_id, 0) > self._number_of(public_id):
+                problem = await self._read(public_id)
+        except Exception:
+            # Whoever waits must be told, whatever went wrong.
+            log.exception("key %s not looked up", public_id)
+            problem = auth_unavailable()
+        self._overtaken.pop(public_id, None)
         seen = self._seen.get(public_id)
         for text, then in self._lookups.pop(public_id):
             if problem is not None or seen is None:
@@ -130,15 +145,11 @@ class Auth:
 
     async def _read(self, public_id: str) -> Problem | None:
         """Bring the cache up to date; the problem that this entry then has."""
-        for _attempt in range(3):
-            self._overtaken.discard(public_id)
-            try:
-                body, complete = await self._fetch(public_id)
-            except REDIS_ERRORS as error:
-                log.warning("key %s not looked up: %s", public_id, error)
-                return self._undecided(public_id)
-            if public_id not in self._overtaken:
-                break
+        try:
+            number, body, complete = await self._fetch(public_id)
+        except REDIS_ERRORS as error:
+            log.warning("key %s not looked up: %s", public_id, error)
+            return self._undecided(public_id)
         if body is None:
             return self._absent(public_id, complete)
         try:
@@ -146,16 +157,18 @@ class Auth:
         except msgspec.DecodeError as error:
             log.error("the entry of key %s is unreadable: %s", public_id, error)
             return self._undecided(public_id)
-        self._remember(public_id, entry)
+        self._remember(entry, number)
         return None
 
-    async def _fetch(self, public_id: str) -> tuple[bytes | None, bool]:
+    async def _fetch(self, public_id: str) -> tuple[int, bytes | None, bool]:
+        """The change number first: the entry is then at least as new as that."""
         pipeline = self._link.client.pipeline(transaction=False)
+        pipeline.get(_NAMES.number)
         pipeline.get(_NAMES.entry(public_id))
         pipeline.exists(_NAMES.complete)
         async with asyncio.timeout(ANSWER_S):
-            body, complete = await pipeline.execute()
-        return body, bool(complete)
+            number, body, complete = await pipeline.execute()
+        return int(number or 0), body, bool(complete)
 
     def _undecided(self, public_id: str) -> Problem | None:
         """Redis gave no answer: what was known before counts within the grace."""
@@ -172,9 +185,12 @@ class Auth:
         self._unknown[public_id] = time.monotonic() + UNKNOWN_S
         return _unknown()
 
-    def _remember(self, public_id: str, entry: KeyEntry) -> None:
+    def _remember(self, entry: KeyEntry, number: int) -> None:
+        public_id = entry.id
         before = self._seen.get(public_id)
-        seen = self._seen[public_id] = Seen(entry, time.time())
+        if before is not None and not before.lost and before.number > number:
+            return
+        seen = self._seen[public_id] = Seen(entry, time.time(), number)
         if before is not None and before.entry.secret_sha256 == entry.secret_sha256:
             seen.text = before.text
         self._seen.move_to_end(public_id)
@@ -184,6 +200,10 @@ class Auth:
             self.dropped.discard(public_id)
             self.changes += 1
 
+    def _number_of(self, public_id: str) -> int:
+        seen = self._seen.get(public_id)
+        return -1 if seen is None else seen.number
+
     def _in_grace(self, seen: Seen) -> bool:
         confirmed_at = seen.confirmed_at
         if not seen.lost:
@@ -192,19 +212,20 @@ class Auth:
 
     # The change feed -----------------------------------------------------------
 
-    def forget(self, public_ids: Iterable[str]) -> None:
-        """These entries changed."""
-        for public_id in public_ids:
+    def forget(self, changes: Iterable[tuple[str, int]]) -> None:
+        """These entries changed, each at that number: drop what is older."""
+        for public_id, number in changes:
             self._unknown.pop(public_id, None)
-            if self._seen.pop(public_id, None):
+            seen = self._seen.get(public_id)
+            if seen is not None and seen.number < number:
+                del self._seen[public_id]
                 self._note_dropped(public_id)
             if public_id in self._lookups:
-                self._overtaken.add(public_id)
+                self._overtaken[public_id] = number
 
     def lost(self) -> None:
         """Redis may have lost or changed anything: ask again before using a key."""
         self._unknown.clear()
-        self._overtaken.update(self._lookups)
         for seen in self._seen.values():
             if not seen.lost:
                 seen.confirmed_at = max(seen.confirmed_at, self._polled_at)
@@ -223,7 +244,7 @@ class Auth:
     def load(self, entries: Iterable[tuple[KeyEntry, float]]) -> None:
         """Keys that an earlier process had seen, each with its confirmation."""
         for entry, confirmed_at in entries:
-            self._seen[entry.id] = Seen(entry, confirmed_at)
+            self._seen[entry.id] = Seen(entry, confirmed_at, -1)
 
     def entries(self) -> list[tuple[KeyEntry, float]]:
         """What is known now, each with the time that Redis last stood behind it."""

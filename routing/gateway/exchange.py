@@ -7,8 +7,8 @@ from typing import Protocol
 
 from routing.contracts.outcome import Attempt, Ending, Outcome
 from routing.gateway import errors
-from routing.gateway.errors import Headers, Problem
-from routing.gateway.http_reply import JSON
+from routing.gateway.errors import Problem
+from routing.gateway.header_lines import JSON, header_lines
 from routing.gateway.http_server import HttpServer
 from routing.gateway.ids import client_request_id
 from routing.gateway.request import Request
@@ -31,12 +31,10 @@ class Forwarding(Protocol):
     def shut(self, problem: Problem) -> None: ...
 
 
-def header_lines(headers: Headers) -> bytes:
-    return b"".join(b"%b: %b\r\n" % header for header in headers)
-
-
 class Exchange:
     """What is known of a request so far; becomes exactly one outcome.
+
+    ``first_byte_at`` and ``first_content_at`` are monotonic seconds.
 
     ``forwarding`` is set while a replica works for it. Everything that ends the
     request calls ``close``; only the first call counts.
@@ -48,8 +46,8 @@ class Exchange:
         "closed",
         "connect_ms",
         "connection",
-        "first_byte_ms",
-        "first_content_ms",
+        "first_byte_at",
+        "first_content_at",
         "first_probability",
         "first_version",
         "forwarding",
@@ -82,13 +80,10 @@ class Exchange:
         self.attempts: list[Attempt] = []
         self.streamed = False
         self.connect_ms: float | None = None
-        self.first_byte_ms: float | None = None
-        self.first_content_ms: float | None = None
+        self.first_byte_at: float | None = None
+        self.first_content_at: float | None = None
         self.tokens: tuple[int | None, int | None] = (None, None)
         connection.exchange = self
-
-    def elapsed_ms(self) -> float:
-        return round((time.monotonic() - self.request.arrived) * 1000, 3)
 
     def refuse(self, problem: Problem, ending: Ending = Ending.REFUSED) -> None:
         """Answer with an error; only before anything else was answered."""
@@ -164,11 +159,16 @@ class Exchange:
             attempts=tuple(self.attempts),
             streamed=self.streamed,
             connect_ms=self.connect_ms,
-            first_byte_ms=self.first_byte_ms,
-            first_content_ms=self.first_content_ms,
-            duration_ms=self.elapsed_ms(),
+            first_byte_ms=self._ms_until(self.first_byte_at),
+            first_content_ms=self._ms_until(self.first_content_at),
+            duration_ms=round((time.monotonic() - request.arrived) * 1000, 3),
             prompt_tokens=self.tokens[0],
             completion_tokens=self.tokens[1],
             bytes_in=len(request.body),
             bytes_out=bytes_out,
         )
+
+    def _ms_until(self, moment: float | None) -> float | None:
+        if moment is None:
+            return None
+        return round((moment - self.request.arrived) * 1000, 3)

@@ -182,15 +182,19 @@ class Feeds:
             return
         ids = {state.id for state in self._states.all()}
         if not back and 0 <= seen < number:
-            ids &= set(await self._changed(_REPLICAS, seen))
+            ids &= {name for name, _ in await self._changed(_REPLICAS, seen)}
         await self._read_records(sorted(ids))
         self._replicas_number = number
 
-    async def _changed(self, feed_names: feed.FeedNames, seen: int) -> list[str]:
+    async def _changed(
+        self, feed_names: feed.FeedNames, seen: int
+    ) -> list[tuple[str, int]]:
+        """The ids that moved since a number, each with its own."""
         raw = await self._link.client.zrangebyscore(
-            feed_names.changes, f"({seen}", "+inf"
+            feed_names.changes, f"({seen}", "+inf", withscores=True
         )
-        return [entry_id.decode() for entry_id in cast("list[bytes]", raw)]
+        pairs = cast("list[tuple[bytes, float]]", raw)
+        return [(entry_id.decode(), int(number)) for entry_id, number in pairs]
 
     async def _read_records(self, replica_ids: list[str]) -> None:
         if not replica_ids:

@@ -13,7 +13,7 @@ from routing.gateway.endpoints import ENDPOINTS
 from routing.gateway.errors import Problem
 from routing.gateway.exchange import Exchange
 from routing.gateway.gateway import Gateway
-from routing.gateway.http_reply import JSON
+from routing.gateway.header_lines import JSON, TEXT
 from routing.gateway.http_server import HttpServer
 from routing.gateway.proxy import authenticate, forward
 from routing.gateway.request import Request
@@ -105,7 +105,7 @@ class Front:
     async def _answer_metrics(self, scrape: _Scrape) -> None:
         text = await self._gateway.figures.text()
         if not scrape.left:
-            scrape.connection.reply(200, pages.TEXT, text)
+            scrape.connection.reply(200, TEXT, text)
 
 
 class _Scrape:

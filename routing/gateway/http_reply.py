@@ -9,7 +9,6 @@ from routing.gateway.clock import Clock
 from routing.gateway.request import Request
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-JSON = b"content-type: application/json\r\n"
 _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode()
     for status in HTTPStatus

@@ -201,12 +201,13 @@ class HttpServer(ReplyWriter, asyncio.Protocol):
         assert request is not None
         request.head_done = True
         request.method = self._parser.get_method().decode("ascii")
+        request.path = request.url.partition(b"?")[0].decode("ascii", "replace")
         _check_head(request, self._parser.get_http_version())
         request.close = not (request.http_11 and self._parser.should_keep_alive())
         request.limit = self._body_limit(request)
         if int(request.headers.get(b"content-length", b"0")) > request.limit:
             raise Refusal(errors.request_too_large(request.limit))
-        if self.request is None:
+        if self.request is None and not self._waiting:
             self._welcome_body(request)
 
     def on_body(self, part: bytes) -> None:

@@ -11,12 +11,10 @@ from routing.balance.router import Route, Router
 from routing.contracts.keys import KeyEntry
 from routing.gateway import errors
 from routing.gateway.exchange import Exchange
-from routing.gateway.http_reply import JSON
+from routing.gateway.header_lines import JSON
 from routing.gateway.proxy import may_call
 from routing.gateway.redis_link import RedisLink
 from routing.gateway.watcher import Watcher
-
-TEXT = b"content-type: text/plain; version=0.0.4; charset=utf-8\r\n"
 
 
 class Process(Protocol):

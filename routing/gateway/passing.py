@@ -15,17 +15,13 @@ from routing.gateway import errors, failure
 from routing.gateway.errors import Problem
 from routing.gateway.exchange import Exchange
 from routing.gateway.failure import Failure
+from routing.gateway.header_lines import EVENT_STREAM
 from routing.gateway.sse import SseReader, Usage, error_message
 from routing.gateway.upstream import Answer
 
 # A whole answer is held back up to here, so that it can still fail politely.
 WHOLE_BYTES = 256 * 1024
 ERROR_BYTES = 64 * 1024
-EVENT_STREAM = (
-    b"content-type: text/event-stream; charset=utf-8\r\n"
-    b"cache-control: no-cache\r\n"
-    b"x-accel-buffering: no\r\n"
-)
 
 
 class Relaying(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
@@ -17,6 +18,8 @@ from routing.gateway.endpoints import Endpoint
 from routing.gateway.errors import Problem, Refusal
 from routing.gateway.exchange import Exchange
 from routing.gateway.relay import Host, Relay
+
+log = logging.getLogger(__name__)
 
 
 class Gateway(Host, Protocol):
@@ -53,8 +56,12 @@ def _looked_up(
         return
     if isinstance(verdict, Problem):
         exchange.refuse(verdict)
-    else:
+        return
+    try:
         then(verdict)
+    except Exception:
+        log.exception("request %s failed", exchange.request.id)
+        exchange.refuse(errors.internal_error())
 
 
 def forward(

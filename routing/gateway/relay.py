@@ -9,12 +9,10 @@ slot and lets the exchange emit its outcome; it is safe to call twice.
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import time
 from collections.abc import Coroutine
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
 from routing.balance.candidates import Candidate, Candidates
 from routing.balance.router import Route
@@ -26,8 +24,13 @@ from routing.gateway.endpoints import Endpoint
 from routing.gateway.errors import Problem
 from routing.gateway.exchange import Exchange
 from routing.gateway.failure import Failure
-from routing.gateway.passing import (
+from routing.gateway.header_lines import (
     EVENT_STREAM,
+    request_head,
+    served_by,
+    trace_lines,
+)
+from routing.gateway.passing import (
     ErrorPassing,
     Passing,
     StreamPassing,
@@ -156,10 +159,10 @@ class Relay:
             self.exchange.streamed,
         )
         head = b"%bcontent-length: %d\r\nx-request-id: %b\r\n%b\r\n" % (
-            _request_head(self._endpoint.path, candidate.replica.address),
+            request_head(self._endpoint.path, candidate.replica.address),
             len(body),
             request.id.encode(),
-            _trace_lines(request.headers),
+            trace_lines(request.headers),
         )
         self._upstream = connection
         self._set_phase(self._timeouts.first_content_s)
@@ -249,7 +252,7 @@ class Relay:
     def _judge(self, answer: Answer) -> Passing:
         """How this answer is passed on, by its head."""
         exchange = self.exchange
-        exchange.first_byte_ms = exchange.elapsed_ms()
+        exchange.first_byte_at = time.monotonic()
         assert self._candidate is not None
         self._candidate.replica.state.answered()
         if answer.status >= 300:
@@ -262,9 +265,7 @@ class Relay:
 
     def content_reached(self) -> None:
         """From here on nothing is retried, and the idle timer runs."""
-        now = time.monotonic()
-        exchange = self.exchange
-        exchange.first_content_ms = exchange.elapsed_ms()
+        now = self.exchange.first_content_at = time.monotonic()
         self._waited_s += now - self._attempt_started
         self._hold_at = NEVER
         self.moved()
@@ -280,7 +281,7 @@ class Relay:
         exchange = self.exchange
         overhead_s = time.monotonic() - exchange.request.complete_at - self._waited_s
         return b"%bx-sluice-attempts: %d\r\nx-sluice-overhead-ms: %.2f\r\n" % (
-            _served_by(self._model, exchange.version, exchange.replica),
+            served_by(self._model, exchange.version, exchange.replica),
             len(exchange.attempts) + 1,
             max(0.0, overhead_s * 1000),
         )
@@ -349,13 +350,13 @@ class Relay:
             assert self._candidate is not None
             self._candidate.replica.state.refused(time.monotonic())
             self._fail(failure.connect("no answer in time"))
-        elif self.exchange.first_content_ms is None:
+        elif self.exchange.first_content_at is None:
             self._out_of_time("no content in time")
         else:
             self._out_of_time("it went silent")
 
     def _out_of_time(self, what: str) -> None:
-        if self.exchange.first_content_ms is None:
+        if self.exchange.first_content_at is None:
             self._fail(failure.timed_out(what))
         else:
             self.broke(errors.upstream_timeout(what))
@@ -379,39 +380,10 @@ class Relay:
     def _finish(self) -> None:
         if not self._finished:
             self._finished = True
+            # Each knows the other: without the cycle both go at once.
+            self._passing = None
             self.clock.forget(self)
             self._host.relay_closed(self._model)
-
-
-@functools.lru_cache(maxsize=4096)
-def _request_head(path: str, address: str) -> bytes:
-    return (
-        f"POST {path} HTTP/1.1\r\n"
-        f"host: {urlsplit(address).netloc}\r\n"
-        "content-type: application/json\r\n"
-        "accept: */*\r\n"
-        "accept-encoding: identity\r\n"
-    ).encode()
-
-
-@functools.lru_cache(maxsize=4096)
-def _served_by(model: str, version: str, replica: str) -> bytes:
-    return (
-        f"x-sluice-model: {model}\r\n"
-        f"x-sluice-version: {version}\r\n"
-        f"x-sluice-replica: {replica}\r\n"
-        "x-sluice-queue-ms: 0\r\n"
-    ).encode()
-
-
-def _trace_lines(headers: dict[bytes, bytes]) -> bytes:
-    """The trace context goes on as it came."""
-    if b"traceparent" not in headers:
-        return b""
-    lines = b"traceparent: %b\r\n" % headers[b"traceparent"]
-    if b"tracestate" in headers:
-        lines += b"tracestate: %b\r\n" % headers[b"tracestate"]
-    return lines
 
 
 def _reason(error: Exception) -> str:

@@ -11,7 +11,8 @@ class Request:
     """Header names are lower case; a repeated one is joined by commas.
 
     ``at`` is Unix seconds, ``arrived`` and ``complete_at`` monotonic ones: the
-    first line's and the last body byte's.
+    first line's and the last body byte's. ``path`` is the URL without its query; the
+    parser lets only ASCII through.
     """
 
     __slots__ = (
@@ -29,6 +30,7 @@ class Request:
         "limit",
         "method",
         "parts",
+        "path",
         "raw_head_bytes",
         "size",
         "url",
@@ -40,6 +42,7 @@ class Request:
         self.id = request_id(self.at)
         self.method = ""
         self.url = b""
+        self.path = ""
         self.headers: dict[bytes, bytes] = {}
         self.header_count = 0
         self.head_bytes = 0
@@ -51,8 +54,3 @@ class Request:
         self.size = 0
         self.parts: list[bytes] = []
         self.body = b""
-
-    @property
-    def path(self) -> str:
-        """The path without the query; every byte of it is ASCII."""
-        return self.url.partition(b"?")[0].decode("ascii", "replace")

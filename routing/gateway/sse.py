@@ -118,8 +118,11 @@ class SseReader:
         return self._read(data)
 
     def end(self) -> bytes:
-        """The stream is over: an event that only lacks its blank line counts."""
-        return self._read(b"\n\n") if self._tail.strip() else b""
+        """The stream is over: a last event that only lacks its blank line counts, one
+        that was torn does not."""
+        if self._inside or not _is_whole(_payload(self._tail)):
+            return b""
+        return self._read(b"\n\n")
 
     def _over(self) -> bool:
         return self.done or bool(self.failure)
@@ -196,6 +199,16 @@ class SseReader:
             if self._strip_usage and not choices:
                 return False
         return True
+
+
+def _is_whole(payload: bytes | None) -> bool:
+    if payload is None or payload == b"[DONE]":
+        return payload is not None
+    try:
+        _decode(payload)
+    except msgspec.DecodeError:
+        return False
+    return True
 
 
 def _payload(event: bytes) -> bytes | None:

@@ -198,6 +198,8 @@ class UpstreamConnection(asyncio.BufferedProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._head_bytes += len(name) + len(value) + 4
+        if self._head_bytes > HEAD_BYTES:
+            raise ValueError("the header is too large")
         if self._head_done:
             return
         name = name.lower()

@@ -128,6 +128,14 @@ def test_a_last_line_without_its_blank_line_counts_at_the_end() -> None:
     assert reader.done
 
 
+def test_a_torn_event_is_never_passed_on() -> None:
+    reader = SseReader()
+    reader.feed(delta(content="a"))
+    assert reader.feed(b'data: {"choices":[{"de') == b""
+    assert reader.end() == b""
+    assert not reader.ended
+
+
 def test_comments_prove_nothing() -> None:
     reader = SseReader()
     reader.feed(delta(content="a"))

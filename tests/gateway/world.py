@@ -323,10 +323,12 @@ def read_until(connection: socket.socket, mark: bytes, within_s: float = 10) -> 
     """What arrives until the mark has; the end of the connection ends it too."""
     data = bytearray()
     deadline = time.monotonic() + within_s
+    readable = select.poll()
+    readable.register(connection, select.POLLIN)
     while data.find(mark, max(0, len(data) - 65536 - len(mark))) < 0:
         left = deadline - time.monotonic()
         assert left > 0, f"no {mark!r} in {bytes(data[-500:])!r}"
-        if select.select([connection], [], [], left)[0]:
+        if readable.poll(left * 1000):
             try:
                 part = connection.recv(65536)
             except ConnectionResetError:
@@ -344,8 +346,11 @@ def read_all(connection: socket.socket, within_s: float = 10) -> bytes:
 
 @contextmanager
 def gateway(folder: Path, redis_url: str, **kwargs: Any) -> Iterator[GatewayProcess]:
+    """Whatever a test did to it, the gateway itself must not have stumbled."""
     process = GatewayProcess(folder, redis_url, **kwargs)
     try:
         yield process.start()
     finally:
         process.stop()
+    text = process.err.read_text()
+    assert "Traceback" not in text, text
