@@ -198,6 +198,22 @@ def passive_change(
     return False
 
 
+def node_axes_read(replica_ids: Iterable[str]) -> dict[str, NodeAxis | None]:
+    """The node axis of each replica; None where none is written."""
+    ids = list(replica_ids)
+    pipeline = redis_client().pipeline(transaction=False)
+    for replica_id in ids:
+        pipeline.hget(_NAMES.entry(replica_id), "node")
+    return dict(zip(ids, map(_node_axis, pipeline.execute()), strict=True))
+
+
+def _node_axis(raw: bytes | None) -> NodeAxis | None:
+    try:
+        return None if raw is None else msgspec.json.decode(raw, type=NodeAxis)
+    except msgspec.DecodeError:
+        return None
+
+
 def load_write(replica_id: str, load: Load, *, unlock: str) -> None:
     """Write a load, keep it for the samples, and drop the lock of its scrape."""
     pipeline = redis_client().pipeline(transaction=False)

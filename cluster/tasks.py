@@ -1,7 +1,12 @@
 """Doors for Celery: fetch by id, call the service of the same name, decide retry.
 
-Every task is a nudge: it expires, and one that is lost is made up for by the
-schedule. Time limits end a task that hangs; the next turn starts afresh.
+Every task is a nudge: one that is lost is made up for by the schedule. Time limits
+end a task that hangs; the next turn starts afresh.
+
+A nudge to or from a node carries no times. Celery compares the expiry and the due
+time that a sender wrote with the clock of the receiver, and a node whose clock is
+an hour ahead would find every nudge expired. What must not pile up for a node that
+is away is bounded by the length of its queue instead.
 """
 
 from __future__ import annotations
@@ -22,22 +27,42 @@ from cluster.models import Node
 
 log = logging.getLogger(__name__)
 
-# How often a fresh process is probed, and for how long.
+# How often a fresh process is probed, and how many times.
 _SOON_S = 0.5
-_SOON_LIMIT_S = 60.0
+_SOON_TURNS = 120
+_LOOK_AGAIN_S = 0.5
+# Further nudges to a queue that holds so many would add nothing.
+_WAITING_MOST = 2
+_TURN_MS = 900
 
 
 def _nudge(task: Task[Any, Any], *args: Any, queue: str, in_s: float = 0.0) -> None:
-    """Send a task that is worth nothing 5 s after its time; a lost one is no loss."""
+    """Send a task to the same machine, or among those of the control plane; it is
+    worth nothing 5 s after its time."""
     with contextlib.suppress(OperationalError):
         task.apply_async(
             args=args, queue=queue, countdown=in_s, expires=in_s + 5, retry=False
         )
 
 
-def node_nudge(node: Node, *, in_s: float = 0.0) -> None:
+def _nudge_across(task: Task[Any, Any], *args: Any, queue: str) -> None:
+    """Send a task to a machine whose clock may be any."""
+    with contextlib.suppress(OperationalError, redis.RedisError):
+        # Celery keeps a queue as a Redis list of its name.
+        if live.redis_client().llen(queue) < _WAITING_MOST:
+            task.apply_async(args=args, queue=queue, retry=False)
+
+
+def node_nudge(node: Node) -> None:
     """Ask a node to reconcile; a lost nudge is made up for by the schedule."""
-    _nudge(node_reconcile, node.name, queue=node.queue, in_s=in_s)
+    _nudge_across(node_reconcile, node.name, queue=node.queue)
+
+
+def node_look(node_name: str) -> None:
+    """On the node itself: reconcile now, and once more for the case that a pass is
+    at work that has looked at the cause already."""
+    for in_s in (0.0, _LOOK_AGAIN_S):
+        _nudge(node_reconcile, node_name, queue=f"node.{node_name}", in_s=in_s)
 
 
 @shared_task(name="cluster.tasks.node_reconcile", time_limit=60)
@@ -48,12 +73,11 @@ def node_reconcile(node_name: str) -> None:
     if done is None:
         return
     for replica_id in done.started:
-        give_up_at = time.time() + _SOON_LIMIT_S
-        _nudge(replica_probe_soon, replica_id, give_up_at, queue="celery", in_s=_SOON_S)
+        _nudge_across(replica_probe_soon, replica_id, queue="celery")
     if done.unverified:
         _nudge(artifacts_verify, node_name, queue=node.queue)
     if done.look_again_s is not None:
-        node_nudge(node, in_s=done.look_again_s)
+        _nudge(node_reconcile, node_name, queue=node.queue, in_s=done.look_again_s)
 
 
 @shared_task(name="cluster.tasks.nodes_reconcile", time_limit=30)
@@ -61,6 +85,29 @@ def nodes_reconcile() -> None:
     """Nudge every node."""
     for node in Node.objects.all():
         node_nudge(node)
+
+
+@shared_task(name="cluster.tasks.nodes_watch", time_limit=30)
+def nodes_watch() -> None:
+    """Write down which nodes are heard of."""
+    try:
+        services.nodes_watch()
+    except redis.RedisError as error:
+        log.warning("nodes not watched, redis is away: %s", error)
+
+
+def drains_nudge(*, in_s: float = 0.0) -> None:
+    """Have the drains looked at; a lost nudge is made up for by the schedule."""
+    _nudge(drains_advance, queue="celery", in_s=in_s)
+
+
+@shared_task(name="cluster.tasks.drains_advance", time_limit=30)
+def drains_advance() -> None:
+    """Take every draining replica one step on, once a second while any waits."""
+    # Two chains of nudges would go on side by side: only one gets the turn.
+    turn = live.redis_client().set("sluice:drains#turn", "1", nx=True, px=_TURN_MS)
+    if turn and services.drains_advance(now=time.time()):
+        drains_nudge(in_s=1.0)
 
 
 @shared_task(name="cluster.tasks.artifacts_verify", time_limit=3600)
@@ -123,12 +170,12 @@ def samples_prune() -> None:
 
 
 @shared_task(name="cluster.tasks.replica_probe_soon", time_limit=30)
-def replica_probe_soon(replica_id: str, give_up_at: float) -> None:
+def replica_probe_soon(replica_id: str, turns: int = _SOON_TURNS) -> None:
     """Probe a fresh process again and again until it is up or has ended."""
     services.replicas_probe(replica_ids=[replica_id])
     record = live.records_read([replica_id])[replica_id]
     label = state_merge(record, now=time.time()).label
     if label is Label.WARMING:
         _nudge(replicas_deep_probe, queue="celery")
-    if label in (Label.LOADING, Label.WARMING) and time.time() < give_up_at:
-        _nudge(replica_probe_soon, replica_id, give_up_at, queue="celery", in_s=_SOON_S)
+    if label in (Label.LOADING, Label.WARMING) and turns > 1:
+        _nudge(replica_probe_soon, replica_id, turns - 1, queue="celery", in_s=_SOON_S)

@@ -32,6 +32,8 @@ SCHEDULES = (
     Schedule("Note changed states", "cluster.tasks.transitions_write", 1),
     Schedule("Prune the history of states", "cluster.tasks.transitions_prune", 3600),
     Schedule("Reconcile nodes", "cluster.tasks.nodes_reconcile", 5),
+    Schedule("Watch the nodes", "cluster.tasks.nodes_watch", 5),
+    Schedule("Look after drains", "cluster.tasks.drains_advance", 5),
     Schedule("Write the samples", "cluster.tasks.samples_write", 60),
     Schedule("Prune the samples", "cluster.tasks.samples_prune", 3600),
     Schedule("Reconcile the snapshot", "routing.tasks.snapshot_reconcile", 15),

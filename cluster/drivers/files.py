@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +26,11 @@ class NodeFiles(NamedTuple):
     def checksums(self) -> Path:
         return self.folder / "checksums.json"
 
+    @property
+    def deaths(self) -> Path:
+        """A pipe into which each keeper writes when its process has ended."""
+        return self.folder / "deaths"
+
     def lock(self, name: str) -> Path:
         return self.folder / f"{name}.lock"
 
@@ -38,6 +46,19 @@ class NodeFiles(NamedTuple):
     def create(self) -> None:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self.data_dir / "log").mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def holder(self) -> str:
+        """Tells this installation of the node from another one of the same name: a
+        word that is made once and stays, across boots, with the folder."""
+        path = self.folder / "holder"
+        fresh = self.folder / f"holder.{secrets.token_hex(8)}"
+        if not path.exists():
+            fresh.write_text(secrets.token_hex(16), encoding="ascii")
+            with suppress(FileExistsError):
+                # Unlike a rename, a link never takes another's place.
+                os.link(fresh, path)
+            fresh.unlink()
+        return path.read_text(encoding="ascii")
 
     def noted_ids(self) -> list[str]:
         """The replicas that there are notes of, removed ones too."""

@@ -34,6 +34,7 @@ def main() -> None:
     if process is not None:
         code = process.wait()
         _record(order["exit_file"], {"pid": process.pid, "code": code})
+        _tell(order["deaths_file"])
     os._exit(0)
 
 
@@ -41,6 +42,7 @@ def _start(order: dict[str, Any], answer: int) -> subprocess.Popen[bytes] | None
     """Start the process and answer with its pid, or with what went wrong."""
     process = None
     try:
+        _confine(order)
         with open(order["log_file"], "ab") as log:  # noqa: PTH123
             process = subprocess.Popen(
                 order["command"],
@@ -50,14 +52,30 @@ def _start(order: dict[str, Any], answer: int) -> subprocess.Popen[bytes] | None
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                preexec_fn=lambda: _enter(order["cgroup"]),
             )
         reply: dict[str, Any] = {"pid": process.pid}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
         reply = {"error": str(error)}
     _detach()
     with os.fdopen(answer, "w") as file:
         json.dump(reply, file)
     return process
+
+
+def _confine(order: dict[str, Any]) -> None:
+    """Bind ourselves, which what we start inherits."""
+    if order["cpus"]:
+        os.sched_setaffinity(0, order["cpus"])
+    if order["nice"]:
+        os.nice(order["nice"])
+
+
+def _enter(cgroup: str) -> None:
+    """Enter the control group, between fork and exec: the keeper stays outside."""
+    if cgroup:
+        with open(f"{cgroup}/cgroup.procs", "w") as file:  # noqa: PTH123
+            file.write(str(os.getpid()))
 
 
 def _signals_reset() -> None:
@@ -79,6 +97,20 @@ def _record(path: str, entry: dict[str, Any]) -> None:
     with open(f"{path}.new", "w") as file:  # noqa: PTH123
         json.dump(entry | {"at": time.time()}, file)
     os.replace(f"{path}.new", path)  # noqa: PTH105
+
+
+def _tell(pipe: str) -> None:
+    """Wake the worker; if none listens, its schedule finds the record."""
+    try:
+        descriptor = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        return
+    try:
+        os.write(descriptor, b"+")
+    except OSError:
+        pass
+    finally:
+        os.close(descriptor)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ class Notes(msgspec.Struct, frozen=True):
     """``axis`` speaks of the process ``pid``; ``log_start`` is where its log begins.
 
     ``start`` is the mark of the last start, ``tried_for`` the wanted start that it
-    was made for.
+    was made for. ``cgroup`` is its control group, empty without a memory limit.
     """
 
     axis: ProcessAxis = ProcessAxis(Process.STOPPED, 0.0)
@@ -26,6 +26,7 @@ class Notes(msgspec.Struct, frozen=True):
     start: str = ""
     tried_for: int = 0
     log_start: int = 0
+    cgroup: str = ""
 
 
 def notes_read(path: Path) -> Notes:

@@ -11,16 +11,26 @@ _TAIL_BYTES = 4096
 _TAIL_CHARS = 400
 
 
-def log_trim(path: Path) -> None:
+SCARCE_LIMIT_BYTES = 1024 * 1024
+
+
+def log_trim(path: Path, *, disk_is_scarce: bool = False) -> None:
     """Move an overlong log aside, in place: the process keeps its open file.
+
+    Where the disk is nearly full, less is kept and nothing is moved aside.
 
     It appends, so it goes on at the new end; lines written between the copy and
     the cut are lost.
     """
+    aside = path.with_name(f"{path.name}.1")
+    if disk_is_scarce:
+        aside.unlink(missing_ok=True)
+    limit = SCARCE_LIMIT_BYTES if disk_is_scarce else LIMIT_BYTES
     with suppress(FileNotFoundError):
-        if path.stat().st_size <= LIMIT_BYTES:
+        if path.stat().st_size <= limit:
             return
-        shutil.copyfile(path, path.with_name(f"{path.name}.1"))
+        if not disk_is_scarce:
+            shutil.copyfile(path, aside)
         with path.open("r+b") as file:
             file.truncate(0)
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -98,8 +98,16 @@ def spawn(
     folder: Path,
     log_file: Path,
     exit_file: Path,
+    deaths_file: Path | None = None,
+    cpus: Sequence[int] = (),
+    cgroup: str = "",
+    nice: int = 0,
 ) -> Identity:
-    """Start the command in a session of its own; raises ``SpawnFailed``."""
+    """Start the command in a session of its own; raises ``SpawnFailed``.
+
+    ``deaths_file`` is the pipe that is told of its end. It runs on these ``cpus``
+    (none: all), in this control group, ``nice`` behind everybody else.
+    """
     exit_file.unlink(missing_ok=True)
     order = {
         "command": command,
@@ -107,7 +115,19 @@ def spawn(
         "folder": str(folder),
         "log_file": str(log_file),
         "exit_file": str(exit_file),
+        "deaths_file": str(deaths_file or os.devnull),
+        "cpus": list(cpus),
+        "cgroup": cgroup,
+        "nice": nice,
     }
+    reply = _keeper_ask(order)
+    pid = reply["pid"]
+    # A process that died at once is told by its exit file, not by its start.
+    return Identity(pid, started_at(pid) or 0.0, boot_id())
+
+
+def _keeper_ask(order: Mapping[str, object]) -> dict[str, int]:
+    """Have a keeper start the process; its answer, or ``SpawnFailed``."""
     try:
         answer = subprocess.run(
             # Isolated and without site packages: small, and quick to start.
@@ -119,14 +139,12 @@ def spawn(
             timeout=_ANSWER_S,
             check=True,
         )
-        reply = json.loads(answer.stdout)
+        reply: dict[str, int] = json.loads(answer.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise SpawnFailed("spawn_failed", f"Starting failed: {error}.") from error
     if "error" in reply:
         raise SpawnFailed("spawn_failed", f"Starting failed: {reply['error']}.")
-    pid = reply["pid"]
-    # A process that died at once is told by its exit file, not by its start.
-    return Identity(pid, started_at(pid) or 0.0, boot_id())
+    return reply
 
 
 def exit_wait(exit_file: Path, pid: int) -> Exit | None:

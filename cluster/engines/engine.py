@@ -13,6 +13,10 @@ from cluster.health import Reading
 Params = Mapping[str, str | int | float | bool]
 
 
+# What the driver, not the engine, reads from a version's parameters.
+DRIVER_PARAMS = frozenset({"port", "env", "cpus", "memory-mb", "nice"})
+
+
 class LaunchOrder(msgspec.Struct, frozen=True):
     """What a process is to be started with; ``artifact`` is None when it has none."""
 

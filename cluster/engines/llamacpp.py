@@ -6,11 +6,8 @@ from pathlib import Path
 
 from cluster.engines import llamacpp_server
 from cluster.engines.answers import UP, down, json_field, strangeness, unexpected
-from cluster.engines.engine import Engine, LaunchOrder, LaunchRefused
+from cluster.engines.engine import DRIVER_PARAMS, Engine, LaunchOrder, LaunchRefused
 from cluster.health import Probe, Reading
-
-# What the driver itself reads from a version's parameters.
-_DRIVER_PARAMS = {"port", "env"}
 
 
 class Llamacpp(Engine):
@@ -56,7 +53,7 @@ def _arguments(order: LaunchOrder) -> list[str]:
     """The launch parameters as arguments; a wrong one is refused by name."""
     arguments = []
     for name, value in order.params.items():
-        if name in _DRIVER_PARAMS:
+        if name in DRIVER_PARAMS:
             continue
         try:
             llamacpp_server.value_read(name, str(value))

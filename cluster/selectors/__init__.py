@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from cluster.selectors.inflight import InFlight, inflight_count, inflight_read
 from cluster.selectors.models import model_get, version_get
-from cluster.selectors.nodes import node_get, node_list
+from cluster.selectors.nodes import NodeView, node_get, node_list, node_views
 from cluster.selectors.replicas import (
     ReplicaView,
     replica_get,
@@ -14,10 +15,15 @@ from cluster.selectors.replicas import (
 )
 
 __all__ = [
+    "InFlight",
+    "NodeView",
     "ReplicaView",
+    "inflight_count",
+    "inflight_read",
     "model_get",
     "node_get",
     "node_list",
+    "node_views",
     "replica_get",
     "replica_list",
     "replica_timeline",

@@ -10,7 +10,7 @@ from cluster.services.models import (
     model_update,
     version_create,
 )
-from cluster.services.nodes import node_register
+from cluster.services.nodes import node_claim, node_register, nodes_watch
 from cluster.services.probes import replicas_probe
 from cluster.services.reconcile import NodePass, node_reconcile, node_shutdown
 from cluster.services.replicas import (
@@ -18,6 +18,11 @@ from cluster.services.replicas import (
     replica_admin_set,
     replica_create,
     replica_remove,
+)
+from cluster.services.running import (
+    RunningSet,
+    drains_advance,
+    replica_drain,
     replica_restart,
     replica_running_set,
 )
@@ -26,16 +31,21 @@ from cluster.services.transitions import transitions_prune, transitions_write
 
 __all__ = [
     "NodePass",
+    "RunningSet",
     "artifacts_verify",
+    "drains_advance",
     "model_create",
     "model_delete",
     "model_update",
+    "node_claim",
     "node_reconcile",
     "node_register",
     "node_shutdown",
+    "nodes_watch",
     "replica_address_set",
     "replica_admin_set",
     "replica_create",
+    "replica_drain",
     "replica_remove",
     "replica_restart",
     "replica_running_set",

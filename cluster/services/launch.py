@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection
 from urllib.parse import urlsplit
 
 import msgspec
 
 from cluster.drivers.checksum import ChecksumCache
+from cluster.drivers.limits import Confinement, confine, limits_read
 from cluster.drivers.ports import is_free, listen_host, port_choose
 from cluster.drivers.spawn import environment_build
 from cluster.engines import (
@@ -23,6 +25,7 @@ class Launch(msgspec.Struct, frozen=True):
     address: str
     command: list[str]
     environment: dict[str, str]
+    confinement: Confinement
 
 
 def launch_prepare(
@@ -32,9 +35,11 @@ def launch_prepare(
     start: str,
     checksums: ChecksumCache,
     avoid_ports: Collection[int],
+    neighbours: Collection[int] = (),
 ) -> Launch:
     """Everything that a start needs; nothing is started yet.
 
+    ``neighbours`` are the pids of the node's other processes.
     Raises ``LaunchRefused``, ``SpawnFailed``, ``ArtifactMissing`` or ``Unverified``.
     """
     assert replica.node is not None
@@ -52,7 +57,13 @@ def launch_prepare(
         extra=str(version.params.get("env", "")),
     )
     shown = f"[{replica.node.host}]" if ":" in replica.node.host else replica.node.host
-    return Launch(f"http://{shown}:{port}", command, environment)
+    mark = hashlib.sha256(owner.encode()).hexdigest()[:8]
+    confinement = confine(
+        limits_read(version.params),
+        group=f"sluice-{mark}-{replica.id}",
+        neighbours=neighbours,
+    )
+    return Launch(f"http://{shown}:{port}", command, environment, confinement)
 
 
 def _port(replica: Replica, host: str, avoid: Collection[int]) -> int:

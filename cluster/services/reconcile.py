@@ -21,8 +21,15 @@ from cluster.drivers import decision
 from cluster.drivers.checksum import ChecksumCache
 from cluster.drivers.decision import STOP_GRACE_S
 from cluster.drivers.files import NodeFiles
-from cluster.drivers.identity import group_signal, is_alive, marked_processes
+from cluster.drivers.identity import (
+    began_at,
+    group_signal,
+    is_alive,
+    marked_processes,
+)
+from cluster.drivers.limits import cgroup_remove
 from cluster.drivers.lock import file_lock
+from cluster.drivers.machine import disk_is_scarce
 from cluster.drivers.notes import notes_write
 from cluster.health import Process, ProcessAxis
 from cluster.models import Driver, Node, Replica
@@ -92,10 +99,18 @@ def _reconcile(node: Node, files: NodeFiles, shutting_down: bool) -> NodePass:
     checksums = ChecksumCache(files.checksums)
     live_records = _LiveRecords()
     started, looks, unverified = [], [], False
+    around = Surroundings(
+        files,
+        checksums,
+        ports=(),
+        shutting_down=shutting_down,
+        disk_is_scarce=disk_is_scarce(files.data_dir),
+    )
     for replica in replicas:
         ports = {port_of(row.address) for row in replicas if row is not replica}
         before = identity_of(replica)
-        axis = _step(replica, Surroundings(files, checksums, ports, shutting_down))
+        pids = [row.pid for row in replicas if row is not replica and row.pid]
+        axis = _step(replica, msgspec.structs.replace(around, ports=ports, pids=pids))
         live_records.write(replica.id, axis)
         if replica.removed_at and axis.state is Process.STOPPED:
             live_records.forget(replica, files)
@@ -119,7 +134,7 @@ def _step(replica: Replica, around: Surroundings) -> ProcessAxis:
         identity = identity_of(replica)
         if identity and is_alive(identity):
             # It serves, and an error of ours, a full disk say, must not stop it.
-            return notes.axis
+            return notes.axis if notes.pid else decision.running(began_at(identity))
         axis = decision.failed(
             notes.axis,
             notes.axis.restarts,
@@ -193,6 +208,8 @@ class _LiveRecords:
             except redis.RedisError as error:
                 self._away(error)
                 return
+            if cgroup := notes_of(replica, files).cgroup:
+                cgroup_remove(cgroup)
             files.exit(replica.id).unlink(missing_ok=True)
             files.notes(replica.id).unlink(missing_ok=True)
 

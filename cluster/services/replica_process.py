@@ -22,6 +22,7 @@ from cluster.drivers.identity import (
     is_alive,
     reap,
 )
+from cluster.drivers.limits import cgroup_overrun
 from cluster.drivers.notes import Notes, notes_read, notes_write
 from cluster.drivers.replica_log import log_size, log_tail, log_trim
 from cluster.drivers.spawn import SpawnFailed, exit_wait, spawn
@@ -36,7 +37,8 @@ _SIGNALS = {Act.TERMINATE: signal.SIGTERM, Act.KILL: signal.SIGKILL}
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What a step needs of its node; ``ports`` are kept by other replicas.
+    """What a step needs of its node; ``ports`` and ``pids`` are those of
+    its other replicas.
 
     ``shutting_down`` stops every process, whatever is wanted for the time after.
     """
@@ -44,7 +46,9 @@ class Surroundings(msgspec.Struct, frozen=True):
     files: NodeFiles
     checksums: ChecksumCache
     ports: Collection[int]
+    pids: Collection[int] = ()
     shutting_down: bool = False
+    disk_is_scarce: bool = False
 
 
 def identity_of(replica: Replica) -> Identity | None:
@@ -79,13 +83,27 @@ def process_step(replica: Replica, around: Surroundings) -> ProcessAxis:
         tried_for=replica.started_for if seen.alive else notes.tried_for,
     )
     if step.act is Act.START:
+        if trouble := _unwritable(files, replica):
+            # Not to be noted either: a start would forget its pause each time.
+            restarts = seen.axis.restarts
+            return decision.failed(seen.axis, restarts, "disk_full", trouble, now)
         notes = _start(replica, notes, seen.axis, around)
     elif step.act is not Act.NOTHING and replica.pid is not None:
         group_signal(replica.pid, _SIGNALS[step.act])
     if notes != notes_read(files.notes(replica.id)):
         notes_write(files.notes(replica.id), notes)
-    log_trim(files.log(replica.id))
+    log_trim(files.log(replica.id), disk_is_scarce=around.disk_is_scarce)
     return notes.axis
+
+
+def _unwritable(files: NodeFiles, replica: Replica) -> str:
+    """Why the notes of the replica cannot be written; empty where they can."""
+    path = files.notes(replica.id)
+    try:
+        notes_write(path, notes_read(path))
+    except OSError as error:
+        return f"The node cannot write to {files.folder}: {error.strerror}."
+    return ""
 
 
 def _seen(replica: Replica, notes: Notes, files: NodeFiles, now: float) -> Seen:
@@ -105,10 +123,13 @@ def _seen(replica: Replica, notes: Notes, files: NodeFiles, now: float) -> Seen:
     exit_ = exit_wait(files.exit(replica.id), identity.pid)
     tail = log_tail(files.log(replica.id), start=notes.log_start)
     text = exit_.text if exit_ else "Ended; how is not on record."
+    reason = exit_.reason if exit_ else "unknown"
+    if notes.cgroup and cgroup_overrun(notes.cgroup):
+        reason, text = "memory_limit", f"It used more memory than memory-mb. {text}"
     return msgspec.structs.replace(
         seen,
         ended_at=round(exit_.at, 3) if exit_ else now,
-        reason=exit_.reason if exit_ else "unknown",
+        reason=reason,
         detail=f"{text} Last lines: {tail}" if tail else text,
     )
 
@@ -130,6 +151,7 @@ def _start(
             start=notes.start,
             checksums=around.checksums,
             avoid_ports=around.ports,
+            neighbours=around.pids,
         )
         identity = _spawn(replica, launch, around.files)
     except Unverified as wanted:
@@ -145,7 +167,11 @@ def _start(
         return msgspec.structs.replace(notes, axis=before)
     axis = decision.running(began_at(identity), restarts=restarts)
     return msgspec.structs.replace(
-        notes, axis=axis, pid=identity.pid, log_start=log_start
+        notes,
+        axis=axis,
+        pid=identity.pid,
+        log_start=log_start,
+        cgroup=launch.confinement.cgroup,
     )
 
 
@@ -172,6 +198,10 @@ def _spawn(replica: Replica, launch: Launch, files: NodeFiles) -> Identity | Non
         folder=settings.BASE_DIR,
         log_file=files.log(replica.id),
         exit_file=files.exit(replica.id),
+        deaths_file=files.deaths,
+        cpus=launch.confinement.cpus,
+        cgroup=launch.confinement.cgroup,
+        nice=launch.confinement.nice,
     )
     row = {
         "pid": identity.pid,

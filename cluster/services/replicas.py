@@ -8,7 +8,7 @@ from functools import partial
 
 import redis
 from django.db import IntegrityError, transaction
-from django.db.models import F, Max
+from django.db.models import Max
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -86,7 +86,7 @@ def replica_create(
         target=replica_id,
         after={"driver": driver, "address": address, "node": node and node.name},
     )
-    _follow(replica, reason=f"replica {replica_id} added", actor=actor)
+    replica_follow(replica, reason=f"replica {replica_id} added", actor=actor)
     return replica
 
 
@@ -100,6 +100,10 @@ def _next_identity(version: Version) -> tuple[int, str]:
             return number, replica_id
 
 
+# A drain that is asked for begins afresh; any other state ends one.
+_NO_DRAIN = {"drain_then_stop": False, "drain_deadline": None, "drained_at": None}
+
+
 @transaction.atomic
 def replica_admin_set(*, replica: Replica, state: Admin, actor: Actor) -> Replica:
     """Enable, drain or disable: whether the router may send new requests there.
@@ -110,7 +114,7 @@ def replica_admin_set(*, replica: Replica, state: Admin, actor: Actor) -> Replic
     changed = (
         Replica.objects.filter(pk=replica.pk, removed_at__isnull=True)
         .exclude(admin_state=state)
-        .update(admin_state=state, admin_since=now)
+        .update(admin_state=state, admin_since=now, **_NO_DRAIN)
     )
     if changed:
         audit_write(
@@ -121,7 +125,9 @@ def replica_admin_set(*, replica: Replica, state: Admin, actor: Actor) -> Replic
             after={"state": state},
         )
         replica.admin_state, replica.admin_since = state, now
-        _follow(replica, reason="", actor=actor)
+        for name, value in _NO_DRAIN.items():
+            setattr(replica, name, value)
+        replica_follow(replica, reason="", actor=actor)
     if state is Admin.ENABLED:
         transaction.on_commit(partial(_readmit, replica, actor))
     return replica
@@ -138,40 +144,6 @@ _VERBS = {Admin.ENABLED: "enable", Admin.DRAINING: "drain", Admin.DISABLED: "dis
 
 
 @transaction.atomic
-def replica_running_set(*, replica: Replica, running: bool, actor: Actor) -> Replica:
-    """Start or stop the process of a replica; the node does it."""
-    _needs_process(replica)
-    changed = (
-        Replica.objects.filter(pk=replica.pk, removed_at__isnull=True)
-        .exclude(wanted_running=running)
-        .update(wanted_running=running)
-    )
-    if changed:
-        audit_write(
-            actor=actor,
-            action="replica.start" if running else "replica.stop",
-            target=replica.id,
-        )
-        replica.wanted_running = running
-        _follow(replica, reason="", actor=actor)
-    return replica
-
-
-@transaction.atomic
-def replica_restart(*, replica: Replica, actor: Actor) -> Replica:
-    """Replace the process by a fresh one, and start it if it was stopped."""
-    _needs_process(replica)
-    changed = Replica.objects.filter(pk=replica.pk, removed_at__isnull=True).update(
-        wanted_running=True, wanted_start=F("wanted_start") + 1
-    )
-    if changed:
-        replica.refresh_from_db()
-        audit_write(actor=actor, action="replica.restart", target=replica.id)
-        _follow(replica, reason="", actor=actor)
-    return replica
-
-
-@transaction.atomic
 def replica_remove(*, replica: Replica, actor: Actor) -> None:
     """Take a replica out for good; its process is stopped, its row stays on record."""
     changed = Replica.objects.filter(pk=replica.pk, removed_at__isnull=True).update(
@@ -179,7 +151,7 @@ def replica_remove(*, replica: Replica, actor: Actor) -> None:
     )
     if changed:
         audit_write(actor=actor, action="replica.remove", target=replica.id)
-        _follow(replica, reason=f"replica {replica.id} removed", actor=actor)
+        replica_follow(replica, reason=f"replica {replica.id} removed", actor=actor)
         if replica.driver == Driver.STATIC:
             # That of a process is dropped by its node, once it has ended.
             transaction.on_commit(partial(_record_drop, replica.id))
@@ -198,7 +170,8 @@ def replica_address_set(*, replica: Replica, address: str, actor: Actor) -> None
         announce_inventory(reason=f"replica {replica.id} moved", actor=actor)
 
 
-def _needs_process(replica: Replica) -> None:
+def process_check(replica: Replica) -> None:
+    """Refuse what only makes sense for a process that a node runs."""
     if replica.driver != Driver.PROCESS:
         raise Refused(
             _("Sluice does not run this replica: start and stop it where it runs."),
@@ -206,7 +179,7 @@ def _needs_process(replica: Replica) -> None:
         )
 
 
-def _follow(replica: Replica, *, reason: str, actor: Actor) -> None:
+def replica_follow(replica: Replica, *, reason: str, actor: Actor) -> None:
     """After commit: tell the gateways, the node, and (with a reason) the routes."""
     transaction.on_commit(partial(_admin_axis_push, replica))
     if replica.driver == Driver.PROCESS:

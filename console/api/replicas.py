@@ -216,7 +216,9 @@ def _seen(replica_id: str, if_match: str | None) -> Replica:
 
 
 def _run(replica: Replica, actor: Actor, running: bool) -> Replica:
-    return services.replica_running_set(replica=replica, running=running, actor=actor)
+    return services.replica_running_set(
+        replica=replica, running=running, actor=actor
+    ).replica
 
 
 def _admin(replica: Replica, actor: Actor, state: Admin) -> Replica:

@@ -1,0 +1,71 @@
+"""One module per screen. A view parses, calls one service or selector, renders."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, cast
+
+from django import forms
+from django.contrib.auth.views import redirect_to_login
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.utils.cache import add_never_cache_headers
+from django_htmx.http import HttpResponseClientRedirect
+
+from cluster.actor import Actor
+from cluster.errors import Missing, Refused
+from console.accounts.models import User
+from console.client_address import client_address
+
+P = ParamSpec("P")
+View = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
+
+
+def actor_of(request: HttpRequest) -> Actor:
+    """The person behind a request to a page."""
+    user = cast(User, request.user)
+    return Actor("user", user.get_username(), client_address(request))
+
+
+def is_poll(request: HttpRequest) -> bool:
+    """Whether htmx asks for the live part of a page only."""
+    return bool(getattr(request, "htmx", False))
+
+
+def page(view: View[P]) -> Callable[Concatenate[HttpRequest, P], HttpResponseBase]:
+    """A view for people who logged in; what does not exist becomes a 404 page.
+
+    Answers are never cached: they show state, and some show a secret. A poll whose
+    session ended sends the whole page to the login, not a login form into a table.
+    """
+
+    @functools.wraps(view)
+    def guarded(
+        request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs
+    ) -> HttpResponseBase:
+        if not request.user.is_authenticated:
+            return _to_login(request)
+        if "\0" in request.path or "%00" in request.META.get("QUERY_STRING", ""):
+            # No name holds it, and PostgreSQL takes it for an error of ours.
+            raise Http404
+        try:
+            response = view(request, *args, **kwargs)
+        except Missing as missing:
+            raise Http404(str(missing.message)) from missing
+        add_never_cache_headers(response)
+        return response
+
+    return guarded
+
+
+def _to_login(request: HttpRequest) -> HttpResponse:
+    if is_poll(request):
+        shown = request.htmx.current_url_abs_path or "/"  # type: ignore[attr-defined]
+        return HttpResponseClientRedirect(redirect_to_login(shown)["Location"])
+    return redirect_to_login(request.get_full_path())
+
+
+def refusal_add(form: forms.Form, refusal: Refused) -> None:
+    """Put a service's refusal beside the field it names, else above the form."""
+    field = refusal.field if refusal.field in form.fields else None
+    form.add_error(field, str(refusal.message))

@@ -75,6 +75,10 @@ def trickling(connection: socket.socket) -> None:
             Probe.LOADING,
             "loading",
         ),
+        (b"HTTP/1.1 103 Hints\r\nlink: x\r\n\r\n" + http(b'{"status":"ok"}'),
+         Probe.UP, ""),
+        (b'HTTP/1.0 200 OK\r\n\r\n{"status":"ok"}', Probe.UP, ""),
+        (http(b'{"status":"ok"}') + b"more than was asked for", Probe.UP, ""),
         (http(b"<html>hello</html>"), Probe.DOWN, "html"),
         (http(b"", "302 Found", "location: http://a/"), Probe.DOWN, "redirect"),
         (http(b"\x00\xff" * 100), Probe.DOWN, "wrong_answer"),
@@ -155,3 +159,18 @@ def test_a_proxy_of_the_environment_is_not_used(
     monkeypatch.setenv("ALL_PROXY", proxy.address)
     assert ask(engine.address) == UP
     assert proxy.asked == []
+
+
+def test_one_connection_carries_all_questions_where_it_is_kept(
+    peer: Callable[..., Peer],
+) -> None:
+    names = http(json.dumps({"data": [{"id": "smol"}]}).encode())
+
+    def answer(connection: socket.socket) -> None:
+        connection.sendall(http(b""))
+        assert connection.recv(65_536).startswith(b"GET /v1/models ")
+        connection.sendall(names)
+
+    vllm = peer(answer)
+    assert ask(vllm.address, "vllm") == UP
+    assert vllm.asked == ["GET /health HTTP/1.1"]

@@ -103,6 +103,10 @@ RUN, REST, AGAIN = Wanted(True, 1), Wanted(False, 1), Wanted(True, 2)
         (RUN, dead(FAILED), 105.0, Act.START, up(105.0, 3)),
         (AGAIN, dead(exited(100.0, 105.0, 3)), 101.0, Act.START, up(101.0)),
         (RUN, dead(VERIFYING), 101.0, Act.START, up(101.0, 1)),
+        # The clock was set back: no pause and no grace lasts an hour for it.
+        (RUN, dead(exited(4000.0, 4005.0, 3)), 400.0, Act.START, up(400.0, 3)),
+        (RUN, dead(FAILED), 50.0, Act.START, up(50.0, 3)),
+        (AGAIN, living(ending(4000.0)), 400.0, Act.KILL, ending(4000.0)),
     ],
 )
 def test_one_step_follows_from_what_is_wanted_and_seen(

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from django.conf import LazySettings
 from django.db import OperationalError
 
 from cluster.actor import Actor
@@ -127,8 +131,10 @@ def test_a_replica_stopped_while_it_starts_leaves_no_process(
 
     monkeypatch.setattr(replica_process, "spawn", and_somebody_stops_it)
     node_reconcile(node=fleet.node)
+    assert pids
+    # A killed process is gone when the kernel has come to it, not before.
     fleet.until(lambda: process(replica).state is Process.STOPPED)
-    assert pids and not alive(pids[0])
+    fleet.until(lambda: not alive(pids[0]))
 
 
 def test_one_broken_replica_does_not_stop_the_others(
@@ -195,3 +201,41 @@ def test_without_redis_processes_start_and_their_states_are_written_later(
     assert record(replica).process is None
     node_reconcile(node=fleet.node)
     assert runs(replica) and pid_of(replica) == pid
+
+
+@pytest.fixture
+def small_disk(settings: LazySettings, tmp_path: Path) -> Iterator[Path]:
+    """The data directory on a disk of its own, of one megabyte."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting a small disk needs root")
+    settings.DATA_DIR = disk
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def test_a_full_disk_stops_no_replica_and_is_told_where_one_cannot_start(
+    fleet: Fleet, small_disk: Path
+) -> None:
+    version = fleet.version(params={"command": "/bin/sleep 300"})
+    one, other = fleet.replica(version), fleet.replica(version)
+    node_reconcile(node=fleet.node)
+    late = fleet.replica(version)
+    # Notes that are lost do not make it a stopped replica, either.
+    fleet.files().notes(other.id).unlink()
+    ballast = small_disk / "ballast"
+    with suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    node_reconcile(node=fleet.node)
+    assert runs(one) and runs(other)
+    axis = process(late)
+    assert (axis.state, axis.reason) == (Process.FAILED, "disk_full")
+    assert axis.detail.endswith("No space left on device.")
+    late.refresh_from_db()
+    assert late.pid is None
+    ballast.unlink()
+    fleet.until(lambda: runs(late))
+    assert runs(one) and runs(other)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from cluster import tasks
 from cluster.models import Node
@@ -32,7 +33,6 @@ from cluster.models import Replica
 from cluster.services import (
     model_create, node_register, replica_create, replica_remove, version_create
 )
-from cluster.tasks import nodes_reconcile
 
 weights = sys.argv[1]
 with artifact_path(weights).open("rb") as file:
@@ -59,8 +59,8 @@ def labels(last):
 replica = replica_create(version=version, driver="process", node=node, actor=SYSTEM)
 first = labels("healthy")
 pid = Replica.objects.get().pid
+# Nobody asks the node to look: the process's keeper tells it.
 os.kill(pid, 9)
-nodes_reconcile.delay()
 second = labels("down") + labels("healthy")
 replica_remove(replica=replica, actor=SYSTEM)
 third = labels("registered")
@@ -129,8 +129,8 @@ def test_the_worker_brings_a_replica_up_back_and_down(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_nudge_goes_to_the_nodes_own_queue_and_expires(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_nudge_goes_to_the_nodes_own_queue_and_compares_no_clocks(
+    monkeypatch: pytest.MonkeyPatch, valkey: redis.Redis
 ) -> None:
     sent: list[dict[str, Any]] = []
     monkeypatch.setattr(
@@ -139,10 +139,15 @@ def test_a_nudge_goes_to_the_nodes_own_queue_and_expires(
     Node.objects.create(name="gpu-1")
     Node.objects.create(name="gpu-2")
     tasks.nodes_reconcile()
-    assert [(nudge["queue"], nudge["args"]) for nudge in sent] == [
-        ("node.gpu-1", ("gpu-1",)),
-        ("node.gpu-2", ("gpu-2",)),
+    assert sent == [
+        {"args": ("gpu-1",), "queue": "node.gpu-1", "retry": False},
+        {"args": ("gpu-2",), "queue": "node.gpu-2", "retry": False},
     ]
-    assert all(nudge["expires"] == 5 and nudge["retry"] is False for nudge in sent)
-    tasks.node_nudge(Node.objects.get(name="gpu-1"), in_s=2.5)
-    assert (sent[-1]["countdown"], sent[-1]["expires"]) == (2.5, 7.5)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nudges_do_not_pile_up_for_a_node_that_is_away(valkey: redis.Redis) -> None:
+    Node.objects.create(name="gpu-1")
+    for _ in range(50):
+        tasks.nodes_reconcile()
+    assert valkey.llen("node.gpu-1") == 2

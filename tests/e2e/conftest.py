@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 
 import pytest
+from playwright.sync_api import Browser, sync_playwright
+from pytest_django.live_server_helper import LiveServer
 
+from console.accounts.models import User
+from tests.e2e.browser import CHROMIUM_NAMES, FLAGS, Visitor
 from tests.e2e.product import Product, running
 
 
@@ -13,3 +19,28 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
     with running(Product(tmp_path_factory.mktemp("product"))) as product:
         product.wait_replicas_healthy(3)
         yield product
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    # Playwright's synchronous interface keeps a loop in this thread, which Django
+    # takes for asynchronous code; the tests themselves are plain functions. It ends
+    # with the module, for the tests of others that run loops of their own.
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+    path = next(filter(None, map(shutil.which, CHROMIUM_NAMES)))
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield browser
+        browser.close()
+    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+
+
+@pytest.fixture
+def visitor(
+    browser: Browser, live_server: LiveServer, transactional_db: None
+) -> Iterator[Visitor]:
+    user = User.objects.create_user("ada", password="correct horse")
+    visitor = Visitor(browser, live_server, user)
+    yield visitor
+    for context in visitor.contexts:
+        context.close()

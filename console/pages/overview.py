@@ -1,0 +1,152 @@
+"""Is the service fine, and if not, where to click."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+from django.views.decorators.http import require_safe
+
+from cluster.selectors.audit import audit_list
+from console import history
+from console.pages import is_poll
+from console.shares import Slice, slices
+from console.status import Mark, model_mark, trouble_rank
+from routing.models import ApiKey
+from routing.selectors import Applied, applied_state
+from routing.selectors.fleet import ModelView, fleet_list
+
+_CHANGES = 10
+
+
+@dataclass(frozen=True)
+class ModelRow:
+    view: ModelView
+    mark: Mark
+    slices: list[Slice]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One of the first steps; ``done`` is read from reality."""
+
+    text: str
+    url: str
+    done: bool
+
+
+def model_rows(views: list[ModelView]) -> list[ModelRow]:
+    return [
+        ModelRow(
+            view,
+            model_mark(view),
+            slices((part.version.name, part.weight_bp) for part in view.versions),
+        )
+        for view in views
+    ]
+
+
+@require_safe
+def overview(request: HttpRequest) -> HttpResponse:
+    views = fleet_list()
+    rows = sorted(model_rows(views), key=lambda row: trouble_rank(row.mark))
+    applied = _applied()
+    context: dict[str, Any] = {
+        "rows": rows,
+        "applied": applied,
+        "verdict": verdict(rows, applied),
+    }
+    if is_poll(request):
+        return render(request, "overview/live.html", context)
+    context["changes"] = history.entries(audit_list()[:_CHANGES])
+    context["steps"] = first_steps(views)
+    return render(request, "overview/index.html", context)
+
+
+def _applied() -> Applied | None:
+    try:
+        return applied_state()
+    except redis.RedisError:
+        return None
+
+
+def verdict(rows: list[ModelRow], applied: Applied | None) -> Mark:
+    """The state of the service in one line, the worst first."""
+    if not rows:
+        return Mark("idle", _("Nothing is served yet."), _("Add a first model."))
+    if applied is None:
+        return Mark(
+            "stale",
+            _("Unknown: Redis does not answer."),
+            _("Gateways keep serving from what they last knew."),
+        )
+    if applied.of == 0:
+        return Mark(
+            "err",
+            _("No gateway is running."),
+            _("Nobody can call the models until one starts."),
+        )
+    ill = [row for row in rows if row.mark.token in ("err", "warn", "stale")]
+    if ill:
+        word = ngettext(
+            "%(ill)d of %(all)d models needs attention.",
+            "%(ill)d of %(all)d models need attention.",
+            len(ill),
+        ) % {"ill": len(ill), "all": len(rows)}
+        name, sentence = ill[0].view.model.name, ill[0].mark.sentence
+        return Mark(
+            ill[0].mark.token,
+            word,
+            _("%(name)s: %(sentence)s") % {"name": name, "sentence": sentence},
+        )
+    serving = sum(row.mark.token == "ok" for row in rows)
+    if not serving:
+        return Mark("idle", _("No model is ready to serve yet."))
+    if not applied.complete:
+        return Mark("info", _("All is well; a change is on its way to the gateways."))
+    return Mark(
+        "ok",
+        ngettext(
+            "%(n)d model serves, all is well.",
+            "%(n)d models serve, all is well.",
+            serving,
+        )
+        % {"n": serving},
+    )
+
+
+def first_steps(views: list[ModelView]) -> list[Step]:
+    """The way to a first answer; empty once everything on it was done."""
+    versions = [version for view in views for version in view.versions]
+    with_version = next((v for v in views if not v.versions), None)
+    steps = [
+        Step(
+            _("Create a model, the name that clients ask for."),
+            reverse("model-new"),
+            bool(views),
+        ),
+        Step(
+            _("Add a version: which engine serves it, under which name."),
+            reverse("version-new", args=[with_version.model.name])
+            if with_version
+            else reverse("models"),
+            bool(versions),
+        ),
+        Step(
+            _("Add a replica: the address where it runs."),
+            reverse("replica-new"),
+            any(version.replicas for version in versions),
+        ),
+        Step(
+            _("Create a team and issue its first key."),
+            reverse("teams"),
+            ApiKey.objects.exists(),
+        ),
+    ]
+    return [] if all(step.done for step in steps) else steps

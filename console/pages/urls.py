@@ -1,0 +1,50 @@
+"""The addresses of the pages. Names of things come last in a path or before a fixed
+word, so that a model may be called ``new``."""
+
+from __future__ import annotations
+
+from django.contrib.auth.views import LogoutView
+from django.urls import URLPattern, path
+from django.views.i18n import set_language
+
+from console.pages import (
+    gateways,
+    models,
+    overview,
+    page,
+    replicas,
+    session,
+    teams,
+    traffic,
+)
+
+urlpatterns: list[URLPattern] = [
+    path("login", session.Login.as_view(), name="login"),
+    path("logout", LogoutView.as_view(), name="logout"),
+    path("language", set_language, name="language"),
+    path("theme", session.theme, name="theme"),
+    path("", page(overview.overview), name="overview"),
+    path("models", page(models.model_list), name="models"),
+    path("models/<str:model>", page(models.model), name="model"),
+    path("models/<str:model>/traffic", page(traffic.traffic), name="traffic"),
+    path("models/<str:model>/traffic/undo", page(traffic.undo), name="traffic-undo"),
+    path(
+        "models/<str:model>/new-version", page(models.version_new), name="version-new"
+    ),
+    path("new/model", page(models.model_new), name="model-new"),
+    path("replicas", page(replicas.replica_rows), name="replicas"),
+    path("replicas/<str:replica_id>", page(replicas.replica), name="replica"),
+    path(
+        "replicas/<str:replica_id>/<str:verb>",
+        page(replicas.replica_act),
+        name="replica-act",
+    ),
+    path("new/replica", page(replicas.replica_new), name="replica-new"),
+    path("teams", page(teams.team_list), name="teams"),
+    path("teams/<str:slug>", page(teams.team), name="team"),
+    path("teams/<str:slug>/new-key", page(teams.key_new), name="key-new"),
+    path("teams/<str:slug>/<str:verb>", page(teams.team_act), name="team-act"),
+    path("keys/<str:key_id>/revoke", page(teams.key_revoke), name="key-revoke"),
+    path("new/team", page(teams.team_new), name="team-new"),
+    path("gateways", page(gateways.gateways), name="gateways"),
+]

@@ -1,0 +1,134 @@
+"""The words for what is: one mark for every state, used by every page.
+
+A mark is a token (which decides shape and colour), a word, and a sentence that
+says why. Colour never carries a state alone.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, pgettext_lazy
+
+from cluster.health import Cause, Label, State
+from routing.selectors.fleet import ModelView, VersionView
+
+TOKENS = ("ok", "info", "warn", "err", "hold", "idle", "stale", "off")
+
+
+class Mark(NamedTuple):
+    token: str
+    word: str
+    sentence: str = ""
+
+
+_LABELS = {
+    Label.REGISTERED: ("idle", pgettext_lazy("replica state", "Registered")),
+    Label.STARTING: ("info", pgettext_lazy("replica state", "Starting")),
+    Label.LOADING: ("info", pgettext_lazy("replica state", "Loading")),
+    Label.HEALTHY: ("ok", pgettext_lazy("replica state", "Healthy")),
+    Label.DOWN: ("err", pgettext_lazy("replica state", "Down")),
+    Label.FAILED: ("err", pgettext_lazy("replica state", "Failed")),
+    Label.DRAINING: ("hold", pgettext_lazy("replica state", "Draining")),
+    Label.DISABLED: ("off", pgettext_lazy("replica state", "Disabled")),
+    Label.STOPPING: ("info", pgettext_lazy("replica state", "Stopping")),
+    Label.STOPPED: ("off", pgettext_lazy("replica state", "Stopped")),
+}
+
+_CAUSES = {
+    Cause.NOT_PROBED: gettext_lazy("No probe has reached it yet."),
+    Cause.ADMIN_DISABLED: gettext_lazy("An admin disabled it: it gets no requests."),
+    Cause.ADMIN_DRAINING: gettext_lazy(
+        "An admin drains it: it finishes what runs and gets nothing new."
+    ),
+    Cause.PROCESS_STOPPED: gettext_lazy("Its process is stopped, as wanted."),
+    Cause.PROCESS_STOPPING: gettext_lazy("Its process is being stopped."),
+    Cause.PROCESS_STARTING: gettext_lazy("Its process is being started."),
+    Cause.PROCESS_EXITED: gettext_lazy("Its process ended by itself."),
+    Cause.START_FAILED: gettext_lazy("Its process could not be started."),
+    Cause.PROBE_LOADING: gettext_lazy("It answers, and still loads the model."),
+    Cause.PROBE_OK: gettext_lazy("The last probe was answered."),
+    Cause.PROBE_FAILED: gettext_lazy("The last probes failed."),
+}
+
+# Filters of lists, in the order of trouble.
+LABELS = tuple(
+    sorted(
+        _LABELS,
+        key=lambda label: ("err", "stale", "hold", "info", "idle", "off", "ok").index(
+            _LABELS[label][0]
+        ),
+    )
+)
+
+
+def label_mark(label: Label) -> Mark:
+    token, word = _LABELS[label]
+    return Mark(token, str(word))
+
+
+def state_mark(state: State | None) -> Mark:
+    """The mark of a replica's state; None is what nobody can know without Redis."""
+    if state is None:
+        return Mark(
+            "stale",
+            _("Unknown"),
+            _("Redis does not answer, and the live state lies there."),
+        )
+    token, word = _LABELS[state.label]
+    return Mark(token, str(word), str(_CAUSES[state.cause]))
+
+
+def version_mark(view: VersionView) -> Mark:
+    """Whether a version could serve the share that it has."""
+    if view.ready is None:
+        return Mark("stale", _("Unknown"), _("Redis does not answer."))
+    if not view.replicas:
+        return Mark("idle", _("No replica"), _("It has no replica."))
+    if view.ready == 0:
+        token = "err" if view.weight_bp else "idle"
+        return Mark(token, _("Not ready"), _("None of its replicas is ready."))
+    if view.ready < view.wanted:
+        return Mark(
+            "warn",
+            _("Degraded"),
+            _("%(ready)d of %(wanted)d replicas are ready.")
+            % {"ready": view.ready, "wanted": view.wanted},
+        )
+    return Mark("ok", _("Ready"), _("All wanted replicas are ready."))
+
+
+def model_mark(view: ModelView) -> Mark:
+    """The worst that its versions with a share have to say."""
+    if view.ready is None:
+        return Mark("stale", _("Unknown"), _("Redis does not answer."))
+    serving = [version for version in view.versions if version.weight_bp]
+    if not serving:
+        return Mark("idle", _("No version"), _("It has no version yet."))
+    if not any(version.replicas for version in serving):
+        return Mark(
+            "idle", _("No replica"), _("No version with a share has a replica.")
+        )
+    if not any(version.ready for version in serving):
+        return Mark("err", _("Down"), _("No version with a share has a ready replica."))
+    ill = [v for v in serving if not v.ready or v.ready < v.wanted]
+    if ill:
+        return Mark("warn", _("Degraded"), _version_sentence(ill[0]))
+    return Mark("ok", _("Healthy"), _("Every version with a share is ready."))
+
+
+def _version_sentence(view: VersionView) -> str:
+    return _("%(version)s: %(ready)d of %(wanted)d replicas are ready.") % {
+        "version": view.version.name,
+        "ready": view.ready or 0,
+        "wanted": max(view.wanted, 1),
+    }
+
+
+TROUBLE = ("err", "stale", "warn", "hold", "info", "idle", "off", "ok")
+
+
+def trouble_rank(mark: Mark) -> int:
+    """Sort key that puts trouble first."""
+    return TROUBLE.index(mark.token)

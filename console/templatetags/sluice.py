@@ -1,0 +1,133 @@
+"""The small parts that every page is made of."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django import template
+from django.template.context import Context
+from django.templatetags.static import static
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
+
+from console.history import percent as percent_text
+from console.shares import Slice
+from console.status import Mark
+
+register = template.Library()
+
+
+@register.filter
+def percent(weight_bp: int) -> str:
+    return percent_text(weight_bp)
+
+
+@register.filter
+def actor_name(text: str) -> str:
+    """An actor on record, ``user:ada``, as a person reads it: people by their name
+    alone, everything else with its kind."""
+    kind, separator, name = text.partition(":")
+    words = {
+        "command": pgettext("actor", "command"),
+        "task": pgettext("actor", "task"),
+        "token": pgettext("actor", "token"),
+    }
+    if not separator or kind == "user":
+        return name or text
+    return f"{name} ({words.get(kind, kind)})"
+
+
+@register.simple_tag
+def icon(name: str) -> SafeString:
+    """A 16 px icon that takes the colour of its text; never without words beside it."""
+    return format_html(
+        '<svg class="icon" width="16" height="16" aria-hidden="true">'
+        '<use href="{}#{}"/></svg>',
+        static("icons.svg"),
+        name,
+    )
+
+
+@register.simple_tag
+def mark(value: Mark) -> SafeString:
+    """Shape, word and colour of a state."""
+    return format_html(
+        '<span class="mark mark-{}">{}<span>{}</span></span>',
+        value.token,
+        icon(f"state-{value.token}"),
+        value.word,
+    )
+
+
+@register.simple_tag(takes_context=True)
+def when(context: Context, value: datetime | float | None) -> SafeString | str:
+    """An instant in UTC with its age. Unix seconds or a datetime; 0 is unknown.
+
+    In an answer to a poll the age is left to the browser: so equal states give
+    equal text, and nothing is swapped.
+    """
+    if not value:
+        return "–"
+    if isinstance(value, int | float):
+        value = datetime.fromtimestamp(value, UTC)
+    value = value.astimezone(UTC)
+    request = context.get("request")
+    polled = bool(request is not None and getattr(request, "htmx", False))
+    return format_html(
+        '<time datetime="{}"><span class="at">{}</span>'
+        '<span class="age" data-age>{}</span></time>',
+        value.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        value.strftime("%Y-%m-%d %H:%M:%S UTC"),
+        "" if polled else age_text((timezone.now() - value).total_seconds()),
+    )
+
+
+def age_text(seconds: float) -> str:
+    """How long ago (or, when negative, in how long), in its largest unit."""
+    size = abs(seconds)
+    for unit_s, ago, ahead in (
+        (86_400, _("%(n)d d ago"), _("in %(n)d d")),
+        (3600, _("%(n)d h ago"), _("in %(n)d h")),
+        (60, _("%(n)d min ago"), _("in %(n)d min")),
+        (1, _("%(n)d s ago"), _("in %(n)d s")),
+    ):
+        if size >= unit_s:
+            return (ago if seconds > 0 else ahead) % {"n": size // unit_s}
+    return _("now")
+
+
+@register.inclusion_tag("components/bar.html")
+def share_bar(slices: list[Slice], label: str, name: str = "") -> dict[str, Any]:
+    """Shares of 100 % as one bar; ``label`` is its text for those who cannot see it.
+
+    ``name`` makes it a bar that a script may redraw.
+    """
+    return {"slices": slices, "label": label, "name": name}
+
+
+@register.inclusion_tag("components/mini_bar.html")
+def mini_bar(slices: list[Slice]) -> dict[str, Any]:
+    return {
+        "slices": slices,
+        "label": ", ".join(f"{part.name} {part.percent}" for part in slices if part.bp),
+    }
+
+
+@register.inclusion_tag("components/field.html")
+def field(bound: Any) -> dict[str, Any]:
+    """A form field with its label, help and errors, tied together for readers."""
+    described = []
+    if bound.help_text:
+        described.append(f"{bound.id_for_label}-help")
+    if bound.errors:
+        described.append(f"{bound.id_for_label}-error")
+    attrs: dict[str, str] = {}
+    if described:
+        attrs["aria-describedby"] = " ".join(described)
+    if bound.errors:
+        attrs["aria-invalid"] = "true"
+    return {"field": bound, "control": bound.as_widget(attrs=attrs)}

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+
+from cluster.models import Version
+from cluster.services import replica_create
+from routing.services import team_create
+from tests import fleet
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("valkey"),
+]
+
+
+def text_of(page: Client, address: str = "/") -> str:
+    return page.get(address).content.decode()
+
+
+def test_an_empty_cluster_shows_the_first_steps(page: Client) -> None:
+    text = text_of(page)
+    assert "Nothing is served yet." in text
+    assert 'href="/new/model"' in text
+
+
+def test_steps_are_ticked_off_by_what_exists_and_leave_when_all_are_done(
+    page: Client,
+) -> None:
+    model = fleet.model_add("qwen")
+    assert 'href="/models/qwen/new-version"' in text_of(page)
+    fleet.model_add("bge", "v1")
+    fleet.replica_add(fleet.model_add("m", "v1"), "v1", 8000)
+    assert text_of(page).count('class="done"') == 3
+    fleet.team_with_key()
+    assert "First steps" not in text_of(page)
+    assert model.name in text_of(page)
+
+
+def test_trouble_comes_first_and_is_said_in_words(page: Client) -> None:
+    fleet.fleet_fill()
+    good = fleet.model_add("a-good-one", "v1")
+    fleet.replica_add(good, "v1", 9000)
+    text = text_of(page)
+    assert "1 of 3 models needs attention." in text
+    assert "qwen3-8b: v1: 2 of 3 replicas are ready." in text
+    assert text.index(">qwen3-8b</a>") < text.index(">a-good-one</a>")
+
+
+def test_without_a_gateway_nobody_can_call_anything(page: Client) -> None:
+    fleet.replica_add(fleet.model_add("qwen", "v1"), "v1", 8000)
+    assert "No gateway is running." in text_of(page)
+    fleet.gateway_set("g1")
+    assert "1 model serves, all is well." in text_of(page)
+
+
+def test_a_change_on_its_way_is_told(page: Client) -> None:
+    fleet.replica_add(fleet.model_add("qwen", "v1"), "v1", 8000)
+    fleet.gateway_set("g1", revision=1)
+    text = text_of(page)
+    assert "a change is on its way" in text
+    assert "0 of 1 gateways at revision" in text
+
+
+def test_what_changed_names_actor_and_object(page: Client) -> None:
+    fleet.fleet_fill()
+    text = text_of(page)
+    assert "changed the weights of qwen3-8b" in text
+    assert "v1 80\u00a0%, v2 20\u00a0%" in text
+
+
+def test_a_poll_gets_the_live_part_only(page: Client) -> None:
+    fleet.fleet_fill()
+    text = page.get("/", headers={"HX-Request": "true"}).content.decode()
+    assert text.startswith('<div id="overview-live"')
+    assert "<html" not in text and "What changed" not in text
+
+
+@pytest.mark.usefixtures("redis_away")
+def test_without_redis_every_page_answers_and_says_unknown(page: Client) -> None:
+    fleet.model_add("qwen", "v1", "v2")
+    replica_create(
+        version=Version.objects.get(name="v1"),
+        driver="static",
+        address="http://10.0.0.5:1",
+        actor=fleet.ACTOR,
+    )
+    team_create(slug="t", actor=fleet.ACTOR)
+    for address in (
+        "/",
+        "/models",
+        "/models/qwen",
+        "/models/qwen/traffic",
+        "/replicas",
+        "/replicas/qwen-v1-1",
+        "/teams/t",
+        "/gateways",
+    ):
+        response = page.get(address)
+        assert response.status_code == 200, address
+        assert "Redis does not answer." in response.content.decode(), address
+    assert "Unknown" in text_of(page, "/replicas")

@@ -1,0 +1,52 @@
+"""The main job as a person does it: log in, move the slider, and traffic follows."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.e2e.product import Product
+from tests.e2e.test_demo_traffic import assert_binomial, split
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.processes,
+    pytest.mark.timeout(300),
+]
+
+
+def test_the_slider_moves_real_traffic_within_two_seconds(
+    browser: Browser, demo: Product
+) -> None:
+    context = browser.new_context(locale="en-US")
+    page = context.new_page()
+    complaints: list[str] = []
+    page.on(
+        "console", lambda m: complaints.append(m.text) if m.type == "error" else None
+    )
+    page.goto(f"{demo.console}/models/smollm2/traffic")
+    page.get_by_label("Username").fill("admin")
+    page.get_by_label("Password").fill(demo.secret("admin-password"))
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_role("slider", name="Share of v2").focus()
+    for _ in range(2):
+        page.keyboard.press("Shift+ArrowRight")
+    page.get_by_role("button", name="Apply", exact=True).click()
+    applied_by = time.monotonic() + 2
+    expect(page.locator(".undo")).to_contain_text("Saved as generation")
+    applied = page.locator("#applied")
+    expect(applied).to_contain_text("Applied by 2 of 2 gateways")
+    expect(applied).to_contain_text("v2 30\u00a0%")
+    assert time.monotonic() < applied_by
+    counts = split(demo, 300)
+    assert_binomial(counts["v2"], 300, 0.3)
+    page.get_by_label("Percent for v2").fill("0")
+    page.get_by_role("button", name="Apply", exact=True).click()
+    page.get_by_role("button", name="Apply these weights").click()
+    expect(applied).to_contain_text("Applied by 2 of 2 gateways")
+    expect(applied).to_contain_text("v1 100\u00a0%")
+    assert split(demo, 100) == {"v1": 100}
+    assert complaints == []
+    context.close()

@@ -1,0 +1,145 @@
+"""A small cluster for tests of pages: rows through the services, live state as the
+node, the prober and the gateways would write it."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from cluster import live
+from cluster.actor import Actor
+from cluster.health import Probe, ProbeAxis, Process, ProcessAxis
+from cluster.models import Model, Replica, Version
+from cluster.services import (
+    model_create,
+    node_register,
+    replica_address_set,
+    replica_create,
+    version_create,
+)
+from routing.contracts import names
+from routing.contracts.gateway import GatewayRecord
+from routing.models import ApiKey, Revision, Team
+from routing.selectors import route_get
+from routing.services import key_issue, team_create, weights_set
+
+ACTOR = Actor("user", "ada", "127.0.0.1")
+
+
+def model_add(name: str, *version_names: str, **fields: str) -> Model:
+    model = model_create(name=name, actor=ACTOR, **fields)
+    for version_name in version_names:
+        version_create(
+            model=model,
+            name=version_name,
+            engine="llamacpp",
+            served_name=name,
+            params={"ctx-size": 2048, "parallel": 2},
+            actor=ACTOR,
+        )
+    return model
+
+
+def replica_add(
+    model: Model, version: str, port: int, *, probe: Probe | None = Probe.UP
+) -> Replica:
+    """A static replica that the prober saw in the given state, or not at all."""
+    replica = replica_create(
+        version=Version.objects.get(model=model, name=version),
+        driver="static",
+        address=f"http://10.0.0.5:{port}",
+        actor=ACTOR,
+    )
+    if probe is not None:
+        probe_write(replica, probe)
+    return replica
+
+
+def probe_write(replica: Replica, probe: Probe, detail: str = "") -> None:
+    live.axis_write(replica.id, ProbeAxis(probe, time.time() - 65, detail=detail))
+
+
+def process_add(model: Model, version: str, axis: ProcessAxis) -> Replica:
+    """A replica that a node runs, with what the node says of its process."""
+    replica = replica_create(
+        version=Version.objects.get(model=model, name=version),
+        driver="process",
+        node=node_register(name="local", actor=ACTOR),
+        actor=ACTOR,
+    )
+    live.axis_write(replica.id, axis)
+    if axis.state is Process.RUNNING:
+        replica_address_set(
+            replica=replica, address="http://127.0.0.1:41234", actor=ACTOR
+        )
+        up = ProbeAxis(Probe.UP, time.time() - 30, process_since=axis.since)
+        live.axis_write(replica.id, up)
+    return replica
+
+
+def gateway_set(
+    gateway_id: str, *, revision: int | None = None, started_at: float | None = None
+) -> None:
+    """A live gateway that applies the given revision, or the newest one."""
+    newest = Revision.objects.first()
+    now = time.time()
+    record = GatewayRecord(
+        id=gateway_id,
+        host="local",
+        pid=4242,
+        started_at=now - 3600 if started_at is None else started_at,
+        epoch=newest.epoch if newest else 1,
+        revision=revision if revision is not None else (newest.number if newest else 0),
+        applied_at=now - 2,
+        in_flight=3,
+    )
+    client = live.redis_client()
+    client.set(names.gateway(gateway_id), msgspec.json.encode(record))
+    client.zadd(names.GATEWAYS, {gateway_id: now})
+
+
+def weights_give(model: str, weights: dict[str, int], reason: str = "") -> None:
+    route = route_get(model=model)
+    weights_set(
+        route=route,
+        weights=weights,
+        generation=route.generation,
+        reason=reason,
+        actor=ACTOR,
+    )
+
+
+def team_with_key(slug: str = "search") -> tuple[Team, ApiKey]:
+    team = team_create(slug=slug, name=slug.title(), actor=ACTOR)
+    return team, key_issue(team=team, name="nightly-report", actor=ACTOR)[0]
+
+
+def fleet_fill() -> Model:
+    """Two models in every kind of state, two gateways, a team with keys."""
+    qwen = model_add("qwen3-8b", "v1", "v2", "v3", description="General chat")
+    for port in (8001, 8002):
+        replica_add(qwen, "v1", port)
+    ill = replica_add(qwen, "v1", 8003)
+    probe_write(ill, Probe.DOWN, "connect to 10.0.0.5:8003 refused")
+    replica_add(qwen, "v2", 8101)
+    replica_add(qwen, "v3", 8201, probe=None)
+    now = time.time()
+    process_add(qwen, "v2", ProcessAxis(Process.RUNNING, now - 900, restarts=2))
+    process_add(
+        qwen,
+        "v3",
+        ProcessAxis(
+            Process.FAILED,
+            now - 40,
+            detail="artifact /models/qwen3-8b-v3.gguf does not exist",
+            next_try=now + 75,
+        ),
+    )
+    model_add("bge-m3", kind="embedding")
+    weights_give("qwen3-8b", {"v1": 9500, "v2": 500}, "first canary")
+    weights_give("qwen3-8b", {"v1": 8000, "v2": 2000}, "looks good")
+    team_with_key()
+    gateway_set("local-1")
+    gateway_set("local-2")
+    return qwen
