@@ -33,8 +33,8 @@ bench: .venv/.dev
 	$(BIN)/python -m tests.bench
 
 messages: .venv/.dev
-	$(BIN)/python manage.py makemessages --all --no-obsolete --no-wrap --no-location --ignore=.venv --ignore=var
-	$(BIN)/python manage.py compilemessages --ignore=.venv --ignore=var
+	$(BIN)/python manage.py makemessages --all --no-obsolete --no-wrap --no-location --ignore=.venv --ignore=var --ignore=tests
+	$(BIN)/python manage.py compilemessages --ignore=.venv --ignore=var --ignore=tests
 
 LOCK := $(UV) pip compile --quiet --universal --generate-hashes --custom-compile-command "make lock"
 

@@ -89,7 +89,10 @@ class Heart(threading.Thread):
         """Two workers of one name would start every replica twice."""
         host = held.facts.host if held.facts else "?"
         log.error(
-            "node %s was replaced by the one at %s: this worker ends", self._node, host
+            "node %s was replaced by the one at %s: this worker ends, "
+            "its replicas run on until they are ended here by hand",
+            self._node,
+            host,
         )
         self._end.set()
         os.kill(os.getpid(), signal.SIGTERM)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+from collections.abc import Callable
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -29,6 +31,21 @@ def client_address(request: HttpRequest) -> str:
             break
         address = earlier
     return str(address)
+
+
+def forwarded_headers_guard(
+    get_response: Callable[[HttpRequest], HttpResponseBase],
+) -> Callable[[HttpRequest], HttpResponseBase]:
+    """Middleware that takes away ``X-Forwarded-Proto`` unless a trusted proxy sent
+    it: with it alone a request counts as having come over TLS."""
+
+    def guard(request: HttpRequest) -> HttpResponseBase:
+        peer = _parse(request.META.get("REMOTE_ADDR", ""))
+        if peer is None or not _is_trusted(peer):
+            request.META.pop("HTTP_X_FORWARDED_PROTO", None)
+        return get_response(request)
+
+    return guard
 
 
 def _parse(text: str) -> _Address | None:

@@ -6,7 +6,6 @@ serves instead, and every description says so.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -56,8 +55,7 @@ _REAL = _Release(
 )
 
 _MOCK_COMMAND = (
-    f"{sys.executable} -m cluster.engines.mock "
-    "--host {host} --port {port} --model {model}"
+    "{python} -m cluster.engines.mock --host {host} --port {port} --model {model}"
 )
 _MOCK = _Release(
     engine=Engine.GENERIC,

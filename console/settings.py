@@ -93,6 +93,7 @@ INSTALLED_APPS = [
     "console.apps.ConsoleConfig",
 ]
 MIDDLEWARE = [
+    "console.client_address.forwarded_headers_guard",
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",

@@ -10,21 +10,24 @@ from routing.contracts.route import WEIGHT_TOTAL_BP
 
 # The design has five series; further versions share the last, grey one.
 _SERIES = 5
-# A narrower slice cannot hold its label; the legend carries it.
+# A narrower slice between others cannot hold its label; its row's name is there.
 _LABEL_BP = 1400
 
 
 @dataclass(frozen=True)
 class Slice:
     """One version's part of a bar. ``series`` follows the order of the versions, so
-    that a version keeps its colour; ``x`` and ``width`` are percentages."""
+    that a version keeps its colour; ``x``, ``width`` and ``at``, where its label
+    stands, are percentages. The outer labels stand at the ends of the bar, where
+    they need no width of their own."""
 
     name: str
     bp: int
     series: int
     x: str
     width: str
-    middle: str
+    at: str
+    anchor: str
 
     @property
     def percent(self) -> str:
@@ -32,14 +35,19 @@ class Slice:
 
     @property
     def label(self) -> str:
-        return f"{self.name} {self.percent}" if self.bp >= _LABEL_BP else ""
+        narrow = self.bp < _LABEL_BP and self.anchor == "middle"
+        return "" if narrow or not self.bp else f"{self.name} {self.percent}"
 
 
 def slices(shares: Iterable[tuple[str, int]]) -> list[Slice]:
     """Slices of (version name, basis points), in the order of the versions."""
     parts: list[Slice] = []
     start = 0
+    shares = list(shares)
     for index, (name, bp) in enumerate(shares):
+        anchor = "middle"
+        if len(shares) > 1 and index in (0, len(shares) - 1):
+            anchor = "start" if index == 0 else "end"
         parts.append(
             Slice(
                 name=name,
@@ -47,7 +55,8 @@ def slices(shares: Iterable[tuple[str, int]]) -> list[Slice]:
                 series=min(index, _SERIES) + 1,
                 x=_share(start),
                 width=_share(bp),
-                middle=_share(start + bp / 2),
+                at=_share({"start": 0, "end": 10_000}.get(anchor, start + bp / 2)),
+                anchor=anchor,
             )
         )
         start += bp

@@ -141,6 +141,12 @@ def cgroup_prepare(base: Path, name: str, memory_mb: int) -> Path:
     return group
 
 
+def cgroup_remove(group: str) -> None:
+    """Drop a control group that nothing runs in any more; one in use stays."""
+    with suppress(OSError):
+        Path(group).rmdir()
+
+
 def cgroup_overrun(group: str) -> bool:
     """Whether the kernel ended processes of this group for their memory."""
     try:

@@ -120,6 +120,14 @@ def spawn(
         "cgroup": cgroup,
         "nice": nice,
     }
+    reply = _keeper_ask(order)
+    pid = reply["pid"]
+    # A process that died at once is told by its exit file, not by its start.
+    return Identity(pid, started_at(pid) or 0.0, boot_id())
+
+
+def _keeper_ask(order: Mapping[str, object]) -> dict[str, int]:
+    """Have a keeper start the process; its answer, or ``SpawnFailed``."""
     try:
         answer = subprocess.run(
             # Isolated and without site packages: small, and quick to start.
@@ -131,14 +139,12 @@ def spawn(
             timeout=_ANSWER_S,
             check=True,
         )
-        reply = json.loads(answer.stdout)
+        reply: dict[str, int] = json.loads(answer.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise SpawnFailed("spawn_failed", f"Starting failed: {error}.") from error
     if "error" in reply:
         raise SpawnFailed("spawn_failed", f"Starting failed: {reply['error']}.")
-    pid = reply["pid"]
-    # A process that died at once is told by its exit file, not by its start.
-    return Identity(pid, started_at(pid) or 0.0, boot_id())
+    return reply
 
 
 def exit_wait(exit_file: Path, pid: int) -> Exit | None:

@@ -27,6 +27,7 @@ from cluster.drivers.identity import (
     is_alive,
     marked_processes,
 )
+from cluster.drivers.limits import cgroup_remove
 from cluster.drivers.lock import file_lock
 from cluster.drivers.machine import disk_is_scarce
 from cluster.drivers.notes import notes_write
@@ -207,6 +208,8 @@ class _LiveRecords:
             except redis.RedisError as error:
                 self._away(error)
                 return
+            if cgroup := notes_of(replica, files).cgroup:
+                cgroup_remove(cgroup)
             files.exit(replica.id).unlink(missing_ok=True)
             files.notes(replica.id).unlink(missing_ok=True)
 

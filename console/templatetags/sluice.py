@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
 
 from console.history import percent as percent_text
 from console.shares import Slice
@@ -30,7 +31,14 @@ def actor_name(text: str) -> str:
     """An actor on record, ``user:ada``, as a person reads it: people by their name
     alone, everything else with its kind."""
     kind, separator, name = text.partition(":")
-    return name if separator and kind == "user" else text
+    words = {
+        "command": pgettext("actor", "command"),
+        "task": pgettext("actor", "task"),
+        "token": pgettext("actor", "token"),
+    }
+    if not separator or kind == "user":
+        return name or text
+    return f"{name} ({words.get(kind, kind)})"
 
 
 @register.simple_tag

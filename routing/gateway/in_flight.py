@@ -11,7 +11,7 @@ import contextlib
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 from cluster.health.inflight import OpenRequest, inflight_fields, inflight_name
@@ -56,10 +56,9 @@ class InFlight:
     async def _publish(self) -> None:
         """All of it at once: a reader never sees half."""
         name = inflight_name(self._gateway_id)
-        pipeline = self._link.client.pipeline(transaction=True)
+        pipeline: Any = self._link.client.pipeline(transaction=True)
         pipeline.delete(name)
-        fields: Mapping[Any, Any] = inflight_fields(self._requests())
-        pipeline.hset(name, mapping=fields)
+        pipeline.hset(name, mapping=inflight_fields(self._requests()))
         pipeline.expire(name, names.GATEWAY_LEASE_S)
         await pipeline.execute()
 

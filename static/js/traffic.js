@@ -93,8 +93,11 @@ function showBar() {
       rect.setAttribute("width", `${width}%`);
     }
     const text = row.slice.querySelector("text");
-    text.setAttribute("x", `${x + width / 2}%`);
-    text.textContent = draft[index] >= LABEL_BP ? `${names[index]} ${share(draft[index])}` : "";
+    // The outer labels stand at the ends of the bar and fit whatever the width.
+    const outer = text.getAttribute("text-anchor") !== "middle";
+    if (!outer) text.setAttribute("x", `${x + width / 2}%`);
+    const shown = outer ? draft[index] > 0 : draft[index] >= LABEL_BP;
+    text.textContent = shown ? `${names[index]} ${share(draft[index])}` : "";
     x += width;
   });
 }
@@ -244,10 +247,7 @@ part("presets").addEventListener("click", (event) => {
 });
 
 part("discard").addEventListener("click", (event) => {
-  if (conflict || data.fromServer) {
-    sessionStorage.removeItem(storageKey);
-    return;
-  }
+  if (conflict || data.fromServer) return;
   event.preventDefault();
   replace(saved);
   announce();
@@ -314,8 +314,6 @@ document.addEventListener("htmx:afterSwap", () => {
   conflictShow(listText(theirs), generation);
 });
 
-part("take-theirs").addEventListener("click", () => sessionStorage.removeItem(storageKey));
-
 // Start --------------------------------------------------------------------
 
 function storedDraft() {
@@ -332,6 +330,12 @@ function storedDraft() {
 function start() {
   for (const control of form.querySelectorAll("[data-slider], [data-step], .lock, [data-presets]")) {
     control.hidden = false;
+  }
+  // The links that give a draft up say so in their address, and not by a handler:
+  // they may be pressed before this script has run.
+  if (new URLSearchParams(location.search).has("theirs")) {
+    sessionStorage.removeItem(storageKey);
+    history.replaceState(null, "", location.pathname);
   }
   const fields = rows.map((row) => parse(row.amount.value));
   const sum = fields.reduce((total, bp) => total + (bp ?? NaN), 0);

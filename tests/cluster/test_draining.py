@@ -27,6 +27,7 @@ from cluster.services import (
     replica_admin_set,
     replica_drain,
     replica_running_set,
+    replicas_deep_probe,
     replicas_probe,
 )
 from tests import services
@@ -217,7 +218,7 @@ def test_twenty_streams_end_in_peace_while_their_replica_drains(
     gateway: world.GatewayProcess,
 ) -> None:
     replica = fleet.replica(command=MOCK)
-    fleet.until(lambda: bool(replicas_probe()) and _is_healthy(replica))
+    fleet.until(lambda: _is_healthy(replica))
     replica.refresh_from_db()
     control = world.ControlPlane(valkey_server)
     control.mark_complete()
@@ -252,6 +253,9 @@ def test_twenty_streams_end_in_peace_while_their_replica_drains(
 
 
 def _is_healthy(replica: Replica) -> bool:
+    """After another probe."""
+    replicas_probe()
+    replicas_deep_probe()
     return state_merge(record(replica), now=time.time()).label is Label.HEALTHY
 
 

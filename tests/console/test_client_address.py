@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
+from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory
 from pytest_django.fixtures import Settings
 
 from console.checks import trusted_proxies_are_networks
-from console.client_address import client_address, networks
+from console.client_address import (
+    client_address,
+    forwarded_headers_guard,
+    networks,
+)
 
 
 @pytest.mark.parametrize(
@@ -57,3 +62,21 @@ def test_a_wrong_proxy_is_told_by_its_text_and_at_the_start(
     assert [error.id for error in trusted_proxies_are_networks()] == ["console.E002"]
     with pytest.raises(ImproperlyConfigured, match=r"10\.0\.0\.1/24"):
         networks(("10.0.0.1/24",))
+
+
+@pytest.mark.parametrize(("peer", "secure"), [("10.0.0.1", True), ("9.9.9.9", False)])
+def test_only_a_trusted_proxy_makes_a_request_secure(
+    settings: Settings, peer: str, secure: bool
+) -> None:
+    settings.TRUSTED_PROXIES = ["10.0.0.0/24"]
+    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    seen: list[bool] = []
+
+    def view(request: HttpRequest) -> HttpResponse:
+        seen.append(request.is_secure())
+        return HttpResponse()
+
+    headers = {"X-Forwarded-Proto": "https"}
+    request = RequestFactory().get("/", REMOTE_ADDR=peer, headers=headers)
+    forwarded_headers_guard(view)(request)
+    assert seen == [secure]

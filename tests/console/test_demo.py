@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import stat
+import time
 from pathlib import Path
 
+import httpx
 import pytest
 
-from cluster.models import Model, Replica
+from cluster.models import Model, Node, Replica, Version
+from cluster.services import node_reconcile, node_shutdown
 from console.demo import demo_seed
 from routing.contracts.keys import key_hash
 from routing.models import ApiKey
@@ -52,3 +55,34 @@ def test_a_seed_that_fails_leaves_nothing_half_done(
     assert not Model.objects.exists()
     monkeypatch.undo()
     assert demo_seed(data_dir=tmp_path)
+
+
+@pytest.mark.processes
+def test_without_the_wheels_the_mock_serves_and_everything_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.demo.find_spec", lambda name: None)
+    demo_seed(data_dir=tmp_path)
+    assert "Mock engine" in Model.objects.get().description
+    for version in Version.objects.all():
+        assert "Mock engine" in version.description
+    node = Node.objects.get()
+    try:
+        deadline = time.monotonic() + 20
+        while not served_names() >= {"mock"}:
+            assert time.monotonic() < deadline
+            node_reconcile(node=node)
+    finally:
+        assert node_shutdown(node=node)
+
+
+def served_names() -> set[str]:
+    """The names under which the demo's replicas answer, once all of them do."""
+    names: set[str] = set()
+    for replica in Replica.objects.all():
+        try:
+            models = httpx.get(f"{replica.address}/v1/models", trust_env=False).json()
+        except (httpx.HTTPError, httpx.InvalidURL):
+            return set()
+        names.add(models["data"][0]["id"])
+    return names

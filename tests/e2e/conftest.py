@@ -21,10 +21,11 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
         yield product
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     # Playwright's synchronous interface keeps a loop in this thread, which Django
-    # takes for asynchronous code; the tests themselves are plain functions.
+    # takes for asynchronous code; the tests themselves are plain functions. It ends
+    # with the module, for the tests of others that run loops of their own.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
     path = next(filter(None, map(shutil.which, CHROMIUM_NAMES)))
     with sync_playwright() as playwright:

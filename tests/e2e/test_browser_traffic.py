@@ -225,3 +225,14 @@ def test_the_page_works_without_a_script(visitor: Visitor, visit: Visit) -> None
     page.get_by_role("button", name="Apply", exact=True).click()
     expect(page.locator(".undo")).to_contain_text("Saved as generation 3.")
     assert shares() == {"v1": 7000, "v2": 3000, "v3": 0}
+
+
+def test_taking_theirs_needs_no_script_to_have_run(visit: Visit) -> None:
+    """The link itself gives the draft up: it may be pressed on a page still loading."""
+    page = visit.go(ADDRESS)
+    page.get_by_label("Percent for v3").fill("5")
+    expect(page.locator("[data-draft-mark]")).to_be_visible()
+    page.goto(f"{visit.base_url}{ADDRESS}?theirs")
+    assert fields(page) == ["80", "20", "0"]
+    expect(page.locator("[data-draft-mark]")).to_be_hidden()
+    assert page.url.endswith(ADDRESS)

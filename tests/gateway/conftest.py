@@ -10,6 +10,7 @@ import pytest
 from tests import services
 from tests.fakes.engine import MockEngine
 from tests.gateway import world
+from tests.gateway.scene import Scene, scene_open
 from tests.gateway.world import ControlPlane, GatewayProcess
 
 
@@ -59,3 +60,9 @@ def key(control: ControlPlane) -> str:
 def folder(tmp_path: Path) -> Path:
     """A data directory for a gateway that the test starts itself."""
     return tmp_path / "data"
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    with scene_open(tmp_path) as scene:
+        yield scene
