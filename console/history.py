@@ -21,6 +21,9 @@ _SENTENCES = {
     "replica.create": gettext_lazy("added the replica %(target)s"),
     "replica.enable": gettext_lazy("enabled the replica %(target)s"),
     "replica.drain": gettext_lazy("began to drain the replica %(target)s"),
+    "replica.drain_then_stop": gettext_lazy(
+        "began to drain the replica %(target)s, to stop it then"
+    ),
     "replica.disable": gettext_lazy("disabled the replica %(target)s"),
     "replica.start": gettext_lazy("wanted the replica %(target)s started"),
     "replica.stop": gettext_lazy("wanted the replica %(target)s stopped"),

@@ -19,6 +19,7 @@ class Notes(msgspec.Struct, frozen=True):
 
     ``start`` is the mark of the last start, ``tried_for`` the wanted start that it
     was made for. ``cgroup`` is its control group, empty without a memory limit.
+    ``clock_offset_s`` is by how much the node's clock was off at the last start.
     """
 
     axis: ProcessAxis = ProcessAxis(Process.STOPPED, 0.0)
@@ -27,6 +28,22 @@ class Notes(msgspec.Struct, frozen=True):
     tried_for: int = 0
     log_start: int = 0
     cgroup: str = ""
+    clock_offset_s: float = 0.0
+
+
+def published(axis: ProcessAxis, clock_offset_s: float) -> ProcessAxis:
+    """The axis with its times as the rest of the cluster tells them.
+
+    The offset is that of the last start, whatever the clock does meanwhile: the
+    start's time also says which process is meant, and must not move with it.
+    """
+
+    def moved(moment: float) -> float:
+        return round(moment - clock_offset_s, 3) if moment else moment
+
+    return msgspec.structs.replace(
+        axis, since=moved(axis.since), next_try=moved(axis.next_try)
+    )
 
 
 def notes_read(path: Path) -> Notes:

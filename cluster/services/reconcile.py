@@ -30,7 +30,7 @@ from cluster.drivers.identity import (
 from cluster.drivers.limits import cgroup_remove
 from cluster.drivers.lock import file_lock
 from cluster.drivers.machine import disk_is_scarce
-from cluster.drivers.notes import notes_write
+from cluster.drivers.notes import notes_write, published
 from cluster.health import Process, ProcessAxis
 from cluster.models import Driver, Node, Replica
 from cluster.services.launch import port_of
@@ -111,7 +111,8 @@ def _reconcile(node: Node, files: NodeFiles, shutting_down: bool) -> NodePass:
         before = identity_of(replica)
         pids = [row.pid for row in replicas if row is not replica and row.pid]
         axis = _step(replica, msgspec.structs.replace(around, ports=ports, pids=pids))
-        live_records.write(replica.id, axis)
+        offset_s = notes_of(replica, files).clock_offset_s
+        live_records.write(replica.id, published(axis, offset_s))
         if replica.removed_at and axis.state is Process.STOPPED:
             live_records.forget(replica, files)
         if identity_of(replica) != before:

@@ -8,8 +8,10 @@ import time
 from collections.abc import Collection
 
 import msgspec
+import redis
 from django.conf import settings
 
+from cluster import presence
 from cluster.actor import SYSTEM
 from cluster.drivers import decision
 from cluster.drivers.checksum import ChecksumCache
@@ -28,6 +30,7 @@ from cluster.drivers.replica_log import log_size, log_tail, log_trim
 from cluster.drivers.spawn import SpawnFailed, exit_wait, spawn
 from cluster.engines import ArtifactMissing, LaunchRefused
 from cluster.health import Process, ProcessAxis
+from cluster.health.node import CLOCK_OFF_S
 from cluster.models import Replica
 from cluster.services.artifacts import Unverified
 from cluster.services.launch import Launch, launch_prepare
@@ -139,7 +142,10 @@ def _start(
 ) -> Notes:
     """Start the process. The notes say how that went, and why if it did not."""
     notes = msgspec.structs.replace(
-        notes, tried_for=replica.wanted_start, start=secrets.token_hex(8)
+        notes,
+        tried_for=replica.wanted_start,
+        start=secrets.token_hex(8),
+        clock_offset_s=_clock_offset_s(),
     )
     log_trim(around.files.log(replica.id))
     log_start = log_size(around.files.log(replica.id))
@@ -173,6 +179,15 @@ def _start(
         log_start=log_start,
         cgroup=launch.confinement.cgroup,
     )
+
+
+def _clock_offset_s() -> float:
+    """By how much this clock is off; 0 where that is little or not known."""
+    try:
+        offset_s = presence.clock_offset_s()
+    except redis.RedisError:
+        return 0.0
+    return round(offset_s, 1) if abs(offset_s) > CLOCK_OFF_S else 0.0
 
 
 def _failure(

@@ -48,6 +48,9 @@ def replica_running_set(
         return RunningSet(_start(replica, actor), 0)
     cut = inflight_count(replica_id=replica.id)
     if cut and not force and replica.wanted_running:
+        if replica.drain_then_stop and replica.admin_state == Admin.DRAINING:
+            # Asked for again: the deadline of the first time stands.
+            return RunningSet(replica, 0)
         return RunningSet(
             replica_drain(replica=replica, then_stop=True, actor=actor), 0
         )

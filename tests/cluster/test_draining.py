@@ -165,6 +165,10 @@ def test_stopping_drains_first_and_stopping_now_says_how_many_it_cuts(
     done = replica_running_set(replica=replica, running=False, actor=actor)
     assert (done.cut, done.replica.wanted_running) == (0, True)
     assert done.replica.admin_state == Admin.DRAINING and done.replica.drain_then_stop
+    deadline = replica.drain_deadline
+    replica_running_set(replica=replica, running=False, actor=actor)
+    replica.refresh_from_db()
+    assert replica.drain_deadline == deadline
     done = replica_running_set(replica=replica, running=False, force=True, actor=actor)
     assert (done.cut, done.replica.wanted_running) == (3, False)
     assert audit("replica.stop") == {"cut": 3}

@@ -7,13 +7,14 @@ import os
 import signal
 import socket
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from cluster import live
+from cluster import live, presence
 from cluster.actor import Actor
 from cluster.drivers import decision
 from cluster.drivers.identity import boot_id, started_at
@@ -272,3 +273,22 @@ def test_a_checksum_is_verified_before_the_start(fleet: Fleet, tmp_path: Path) -
     assert (axis.state, axis.reason) == (Process.FAILED, "checksum_mismatch")
     assert good in axis.detail and "0" * 64 in axis.detail
     assert wrong.pid is None
+
+
+def test_a_clock_that_is_off_moves_no_time_that_others_read(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And its correction makes no other process of the one that runs."""
+    real_now = time.time()
+    monkeypatch.setattr(presence, "clock_offset_s", lambda: 3600.0)
+    replica = fleet.replica()
+    node_reconcile(node=fleet.node)
+    axis = process(replica)
+    # The clock of this machine is right, so the published time is off instead.
+    assert axis.since == pytest.approx(real_now - 3600, abs=5)
+    monkeypatch.setattr(presence, "clock_offset_s", lambda: 0.0)
+    node_reconcile(node=fleet.node)
+    assert process(replica) == axis
+    os.kill(pid_of(replica), signal.SIGKILL)
+    fleet.until(lambda: process(replica).restarts == 1 and runs(replica))
+    assert process(replica).since == pytest.approx(time.time(), abs=10)

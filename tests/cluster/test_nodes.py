@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ import psutil
 import pytest
 import redis
 
-from cluster import live, presence
+from cluster import live, presence, worker
 from cluster.actor import SYSTEM
 from cluster.drivers import replica_log
 from cluster.drivers.gpus import gpus_parse, gpus_read
@@ -238,6 +239,32 @@ def test_a_redis_that_was_away_accuses_no_node(
     assert live.node_axes_read([replica.id]) == {replica.id: None}
     monkeypatch.setattr(presence, "redis_uptime_s", lambda: 45.0)
     assert nodes_watch() == {"local": "unreachable"}
+
+
+def test_a_heart_beats_on_when_redis_is_back_and_tells_each_outage_once(
+    fleet: Fleet,
+    valkey_server: services.Valkey,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker, "_AGAIN_S", 0.05)
+    heart = worker.Heart("local", "127.0.0.1", fleet.files())
+    valkey_server.kill()
+    try:
+        with caplog.at_level("INFO", logger="cluster.worker"):
+            heart.start()
+            threading.Event().wait(0.5)
+            valkey_server.start()
+            deadline = time.monotonic() + 10
+            while node_views([fleet.node])[0].state is not NodeState.REACHABLE:
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+    finally:
+        if valkey_server.process is None:
+            valkey_server.start()
+        heart.end()
+    told = [record.getMessage() for record in caplog.records]
+    assert [text[:12] for text in told] == ["no heartbeat", "node local i"]
 
 
 def test_without_redis_the_state_of_a_node_is_unknown(
