@@ -11,6 +11,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from cluster.actor import SYSTEM, Actor
+from cluster.announce import live_announce
 from cluster.drivers.draining import Drain, DrainAct, drain_next
 from cluster.errors import Refused
 from cluster.health import Admin
@@ -159,6 +160,7 @@ def _advance(replica: Replica, open_requests: int | None, now: float) -> DrainAc
     if step.drained_at != drain.drained_at:
         at = datetime.fromtimestamp(step.drained_at, UTC) if step.drained_at else None
         Replica.objects.filter(still, pk=replica.pk).update(drained_at=at)
+        live_announce({"type": "replica.changed", "id": replica.pk})
         replica.drained_at = at
     if step.act in (DrainAct.STOP, DrainAct.CUT):
         after = {"drained": step.act is DrainAct.STOP, "cut": open_requests}

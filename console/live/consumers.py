@@ -12,23 +12,21 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 
 from cluster.announce import live_group
 from console.live.access import session_valid
-from console.live.hub import Message
+from console.live.hub import Message, Outbox
 from console.live.producer import hub
 from console.live.topics import topics_parse
 
 HEARTBEAT_S = 5.0
-# A page that reads slower than this loses messages; their numbers tell it so.
 OUTBOX_MOST = 64
 LOGGED_OUT, BAD_MESSAGE, TRY_LATER = 4401, 4400, 1013
 
 
 class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
-    """Messages carry ``seq``, counted per connection: a gap is a loss."""
+    """One page. ``topics`` is what it watches, ``tasks`` write and beat."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        self.seq, self.topics, self.tasks = 0, frozenset[str](), list[Any]()
-        self.gone = False
-        self.outbox: asyncio.Queue[Message] = asyncio.Queue(OUTBOX_MOST)
+        self.topics, self.tasks = frozenset[str](), list[Any]()
+        self.outbox, self.gone = Outbox(OUTBOX_MOST), False
         try:
             await super().__call__(scope, receive, send)
         except (redis.RedisError, OSError):
@@ -64,14 +62,12 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         self.offer(event["message"])
 
     def offer(self, message: Message) -> None:
-        self.seq += 1
-        if not self.outbox.full():
-            self.outbox.put_nowait({**message, "seq": self.seq})
+        self.outbox.put(message)
 
     async def _write(self) -> None:
         with contextlib.suppress(OSError):
             while True:
-                await self.send(json.dumps(await self.outbox.get()))
+                await self.send(json.dumps(await self.outbox.next()))
 
     async def _beat(self) -> None:
         while await session_valid(self.scope["cookies"]):

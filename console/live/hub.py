@@ -10,6 +10,23 @@ from typing import Any, Protocol
 Message = Mapping[str, Any]
 
 
+class Outbox:
+    """What waits to be sent to one page. Messages are numbered from one; a page that
+    reads too slowly loses some, and sees so by the gap."""
+
+    def __init__(self, most: int) -> None:
+        self._waiting: asyncio.Queue[Message] = asyncio.Queue(most)
+        self._seq = 0
+
+    def put(self, message: Message) -> None:
+        self._seq += 1
+        if not self._waiting.full():
+            self._waiting.put_nowait({**message, "seq": self._seq})
+
+    async def next(self) -> Message:
+        return await self._waiting.get()
+
+
 class Watcher(Protocol):
     def offer(self, message: Message) -> None:
         """Take a message without waiting; one that is slow loses messages."""

@@ -23,7 +23,7 @@ from cluster.live import load_write
 from cluster.models import Replica
 from console.accounts.models import User
 from console.live import consumers
-from console.live.hub import Hub, Message
+from console.live.hub import Hub, Message, Outbox
 from console.live.producer import hub
 from tests import fleet
 from tests.e2e.asgi_server import ConsoleServer, console_server
@@ -215,15 +215,17 @@ def test_without_redis_the_socket_is_refused_and_pages_work(
         host["address"] = usual
 
 
+async def _next_seqs(outbox: Outbox, count: int) -> list[int]:
+    return [(await outbox.next())["seq"] for _ in range(count)]
+
+
 def test_a_reader_that_is_too_slow_can_tell_that_it_lost_something() -> None:
-    consumer = consumers.LiveConsumer()
-    consumer.seq = 0
-    consumer.outbox = asyncio.Queue(2)
+    outbox = Outbox(2)
     for _ in range(3):
-        consumer.offer({"type": "beat"})
-    assert consumer.outbox.get_nowait()["seq"] == 1
-    consumer.offer({"type": "beat"})
-    assert [consumer.outbox.get_nowait()["seq"] for _ in "ab"] == [2, 4]
+        outbox.put({"type": "beat"})
+    assert asyncio.run(_next_seqs(outbox, 2)) == [1, 2]
+    outbox.put({"type": "beat"})
+    assert asyncio.run(_next_seqs(outbox, 1)) == [4]
 
 
 def test_a_watcher_that_leaves_twice_does_no_harm() -> None:

@@ -103,6 +103,9 @@ def test_a_drain_is_shown_to_its_end(pages: Page, demo: Product) -> None:
     expect(dialog).to_contain_text("other replica of this version is ready")
     dialog.get_by_role("button", name=f"Drain {replica_id}").click()
     expect(state).to_have_text("Draining")
+    region = pages.locator("#replica-state")
+    expect(region).to_contain_text("Nothing runs on it any more.", timeout=12_000)
+    pages.goto(f"{demo.console}/replicas/{replica_id}?undo=enable")
     pages.get_by_role("button", name="Undo").click()
     expect(state).to_have_text("Healthy")
 
