@@ -27,7 +27,13 @@ _LABELS = {
     Label.REGISTERED: ("idle", pgettext_lazy("replica state", "Registered")),
     Label.STARTING: ("info", pgettext_lazy("replica state", "Starting")),
     Label.LOADING: ("info", pgettext_lazy("replica state", "Loading")),
+    Label.WARMING: ("info", pgettext_lazy("replica state", "Warming up")),
     Label.HEALTHY: ("ok", pgettext_lazy("replica state", "Healthy")),
+    Label.SUSPECT: ("warn", pgettext_lazy("replica state", "Suspect")),
+    Label.EJECTED: ("err", pgettext_lazy("replica state", "Ejected")),
+    Label.HALF_OPEN: ("warn", pgettext_lazy("replica state", "On trial")),
+    Label.QUARANTINED: ("err", pgettext_lazy("replica state", "Quarantined")),
+    Label.UNREACHABLE: ("stale", pgettext_lazy("replica state", "Unreachable")),
     Label.DOWN: ("err", pgettext_lazy("replica state", "Down")),
     Label.FAILED: ("err", pgettext_lazy("replica state", "Failed")),
     Label.DRAINING: ("hold", pgettext_lazy("replica state", "Draining")),
@@ -48,6 +54,26 @@ _CAUSES = {
     Cause.PROCESS_EXITED: gettext_lazy("Its process ended by itself."),
     Cause.START_FAILED: gettext_lazy("Its process could not be started."),
     Cause.PROBE_LOADING: gettext_lazy("It answers, and still loads the model."),
+    Cause.PROBE_WARMING: gettext_lazy(
+        "It answers, and has to complete a first request before it gets others."
+    ),
+    Cause.WARMUP_FAILED: gettext_lazy(
+        "It answers, but its first request failed; that is tried again."
+    ),
+    Cause.PROBE_MISSED: gettext_lazy(
+        "It missed the last probes, too few yet to call it down."
+    ),
+    Cause.DEEP_PROBE_FAILED: gettext_lazy(
+        "It answers probes, but completed no request that was tried."
+    ),
+    Cause.NODE_SILENT: gettext_lazy(
+        "Nothing is heard of its node; the requests that it gets decide."
+    ),
+    Cause.FAILURES_IN_A_ROW: gettext_lazy("Several requests to it failed in a row."),
+    Cause.FAILURE_SHARE: gettext_lazy("Too many of the requests to it failed."),
+    Cause.TRIAL_FAILED: gettext_lazy("The request that tried it again failed."),
+    Cause.HANG: gettext_lazy("It holds requests and sends nothing."),
+    Cause.PASSIVE: gettext_lazy("Requests to it went wrong."),
     Cause.PROBE_OK: gettext_lazy("The last probe was answered."),
     Cause.PROBE_FAILED: gettext_lazy("The last probes failed."),
 }
@@ -56,9 +82,16 @@ _CAUSES = {
 LABELS = tuple(
     sorted(
         _LABELS,
-        key=lambda label: ("err", "stale", "hold", "info", "idle", "off", "ok").index(
-            _LABELS[label][0]
-        ),
+        key=lambda label: (
+            "err",
+            "stale",
+            "warn",
+            "hold",
+            "info",
+            "idle",
+            "off",
+            "ok",
+        ).index(_LABELS[label][0]),
     )
 )
 
