@@ -34,6 +34,7 @@ from cluster.health.load import (
 )
 from cluster.health.probing import Deep
 from cluster.health.served import SERVED
+from cluster.health.usage import MEMORY_KEPT_S, memory_name
 
 _NAMES = feed.feed_names(feed.REPLICAS)
 
@@ -57,6 +58,11 @@ def axis_write(
     script = redis_client().register_script(feed.HASH_FIELD_PUT)
     keys = [_NAMES.entry(replica_id), _NAMES.number, _NAMES.changes, _NAMES.notices]
     return bool(script(keys=keys, args=[replica_id, name, msgspec.json.encode(axis)]))
+
+
+def memory_write(replica_id: str, held_bytes: int) -> None:
+    """What the process of a replica holds in memory; forgotten after 20 s."""
+    redis_client().set(memory_name(replica_id), held_bytes, ex=MEMORY_KEPT_S)
 
 
 def record_delete(replica_id: str) -> None:

@@ -91,6 +91,16 @@ def began_at(identity: Identity) -> float:
         return round(time.time(), 3)
 
 
+def memory_bytes(identity: Identity) -> int | None:
+    """What a living process and its children hold in memory; None if it is gone."""
+    try:
+        process = psutil.Process(identity.pid)
+        family = [process, *process.children(recursive=True)]
+        return sum(one.memory_info().rss for one in family)
+    except psutil.Error:
+        return None
+
+
 def reap(pid: int) -> None:
     """Take a zombie off the process table, if it is a child of ours."""
     with suppress(ChildProcessError):

@@ -26,6 +26,7 @@ from cluster.drivers.identity import (
     group_signal,
     is_alive,
     marked_processes,
+    memory_bytes,
 )
 from cluster.drivers.limits import cgroup_remove
 from cluster.drivers.lock import file_lock
@@ -113,6 +114,8 @@ def _reconcile(node: Node, files: NodeFiles, shutting_down: bool) -> NodePass:
         axis = _step(replica, msgspec.structs.replace(around, ports=ports, pids=pids))
         offset_s = notes_of(replica, files).clock_offset_s
         live_records.write(replica.id, published(axis, offset_s))
+        if axis.state is Process.RUNNING:
+            live_records.memory(replica)
         if replica.removed_at and axis.state is Process.STOPPED:
             live_records.forget(replica, files)
         if identity_of(replica) != before:
@@ -198,6 +201,15 @@ class _LiveRecords:
         if self._answers:
             try:
                 live.axis_write(replica_id, axis)
+            except redis.RedisError as error:
+                self._away(error)
+
+    def memory(self, replica: Replica) -> None:
+        identity = identity_of(replica)
+        held = memory_bytes(identity) if identity else None
+        if self._answers and held is not None:
+            try:
+                live.memory_write(replica.id, held)
             except redis.RedisError as error:
                 self._away(error)
 

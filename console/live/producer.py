@@ -153,10 +153,11 @@ class Teller:
 
 def _read(replica_ids: list[str], all_of_them: bool) -> dict[str, Reading]:
     """Readings of these replicas, or of every one that has a record."""
+    singles = replica_ids
     if all_of_them:
         raw = cast("list[bytes]", redis_client().zrange(_NAMES.changes, 0, -1))
         replica_ids = list({*replica_ids, *(one.decode() for one in raw)})
-    return readings_read(replica_ids)
+    return readings_read(replica_ids, singles=singles)
 
 
 def _differing(before: Values, now: Values) -> Values:

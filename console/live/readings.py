@@ -13,8 +13,10 @@ from typing import NamedTuple, cast
 import msgspec
 import redis
 
+from cluster.health.failures import failures_name, failures_of_hour
 from cluster.health.inflight import OpenRequest
 from cluster.health.load import LOADS, Load, load_decode
+from cluster.health.usage import memory_name
 from cluster.live import redis_client
 from cluster.selectors.inflight import InFlight, inflight_read
 
@@ -27,10 +29,15 @@ Values = dict[str, float | None]
 
 
 class Reading(NamedTuple):
-    """``requests``: the open ones, oldest first; None when a gateway does not say."""
+    """``requests``: the open ones, oldest first; None when a gateway does not say.
+
+    ``memory_bytes`` and ``errors_hour`` are read for single replicas only.
+    """
 
     load: Load | None
     requests: list[OpenRequest] | None
+    memory_bytes: int | None = None
+    errors_hour: int | None = None
 
     @property
     def values(self) -> Values:
@@ -48,6 +55,10 @@ class Reading(NamedTuple):
             "tokens_per_s": load.tokens_per_s if load else None,
             "ttft_ms": load.ttft_ms if load else None,
             "next_probe_s": self._next_probe_s(),
+            "memory_mib": None
+            if self.memory_bytes is None
+            else self.memory_bytes / 2**20,
+            "errors_hour": self.errors_hour,
         }
 
     def _next_probe_s(self) -> float | None:
@@ -64,15 +75,43 @@ class Reading(NamedTuple):
         return [msgspec.structs.asdict(request) for request in shown]
 
 
-def readings_read(replica_ids: Sequence[str]) -> dict[str, Reading]:
-    """A reading of each replica; may raise ``RedisError``."""
+def readings_read(
+    replica_ids: Sequence[str], *, singles: Sequence[str] = ()
+) -> dict[str, Reading]:
+    """A reading of each replica, with all there is of the ``singles`` among them;
+    may raise ``RedisError``."""
     if not replica_ids:
         return {}
     loads = cast("list[bytes | None]", redis_client().hmget(LOADS, list(replica_ids)))
     open_ = inflight_read()
-    return {
+    readings = {
         replica_id: Reading(load_decode(raw), _requests(open_, replica_id))
         for replica_id, raw in zip(replica_ids, loads, strict=True)
+    }
+    return readings | _completed({one: readings[one] for one in singles})
+
+
+def _completed(readings: dict[str, Reading]) -> dict[str, Reading]:
+    """These readings with what is kept for each replica by itself."""
+    if not readings:
+        return {}
+    pipeline = redis_client().pipeline(transaction=False)
+    pipeline.time()
+    for replica_id in readings:
+        pipeline.get(memory_name(replica_id))
+        pipeline.hgetall(failures_name(replica_id))
+    (seconds, _micros), *kept = pipeline.execute()
+    return {
+        replica_id: reading._replace(
+            memory_bytes=None if memory is None else int(memory),
+            # Gateways that say what they have open also say what failed.
+            errors_hour=None
+            if reading.requests is None
+            else failures_of_hour(failures, seconds),
+        )
+        for (replica_id, reading), memory, failures in zip(
+            readings.items(), kept[::2], kept[1::2], strict=True
+        )
     }
 
 
@@ -86,6 +125,6 @@ def _requests(open_: InFlight | None, replica_id: str) -> list[OpenRequest] | No
 def reading_read(replica_id: str) -> Reading:
     """The reading of one replica; nothing is known of it while Redis is away."""
     try:
-        return readings_read([replica_id])[replica_id]
+        return readings_read([replica_id], singles=[replica_id])[replica_id]
     except redis.RedisError:
         return Reading(None, None)

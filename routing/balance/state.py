@@ -49,6 +49,7 @@ class ReplicaState:
         "breaker",
         "busy_since",
         "draining",
+        "failures",
         "id",
         "in_flight",
         "last_byte_at",
@@ -68,6 +69,8 @@ class ReplicaState:
         self.avoid_until = 0.0
         self.avoided_s = 0.0
         self.breaker = Breaker()
+        # Failures that are not published yet.
+        self.failures = 0
         # When the last content came from it, to this gateway or to another one.
         self.last_byte_at = 0.0
         self.seen_elsewhere_at = 0.0

@@ -17,8 +17,9 @@ from typing import Any, cast
 import msgspec
 
 from cluster import feed
+from cluster.health.failures import FAILURES_KEPT_S, failures_name, minute_of
 from cluster.health.served import SERVED, SERVED_KEPT_S
-from routing.balance.state import ReplicaStates
+from routing.balance.state import ReplicaState, ReplicaStates
 from routing.contracts import names
 from routing.contracts.gateway import GatewayRecord
 from routing.gateway.auth import Auth, Spawn
@@ -130,9 +131,11 @@ class Feeds:
         quiet = sorted(self._passive.quiet) if renews else []
         if quiet:
             pipeline.zmscore(SERVED, quiet)
+        failed: dict[ReplicaState, int] = {}
         if renews:
             self._renew(pipeline)
             self._publish_served(pipeline, now)
+            failed = self._publish_failures(pipeline)
         (
             revision,
             keys_number,
@@ -143,6 +146,8 @@ class Feeds:
         self._standings.offset_s = seconds + micros / 1e6 - time.time()
         if quiet:
             self._seen_elsewhere(quiet, rest[0])
+        for state, count in failed.items():
+            state.failures -= count
         back = not self._link.up
         self._link.answered()
         if renews:
@@ -178,6 +183,15 @@ class Feeds:
         if moments:
             pipeline.zadd(SERVED, moments, gt=True)
             pipeline.zremrangebyscore(SERVED, "-inf", redis_now - SERVED_KEPT_S)
+
+    def _publish_failures(self, pipeline: Any) -> dict[ReplicaState, int]:
+        """Add what failed since the last time; the counts that were sent."""
+        failed = {s: s.failures for s in self._states.all() if s.failures}
+        minute = minute_of(self._standings.now())
+        for state, count in failed.items():
+            pipeline.hincrby(failures_name(state.id), minute, count)
+            pipeline.expire(failures_name(state.id), FAILURES_KEPT_S)
+        return failed
 
     def _seen_elsewhere(self, quiet: list[str], scores: list[float | None]) -> None:
         """What other gateways had from replicas that are silent here."""

@@ -81,6 +81,7 @@ class PassiveHealth:
     def bad(self, candidate: Candidate, reason: str) -> None:
         """``reason`` is the word that the outcome carries for this attempt."""
         state, now = candidate.replica.state, time.monotonic()
+        state.failures += 1
         cause = state.breaker.bad(now)
         if candidate.trial and state.marked:
             self._eject(state, "trial_failed", f"The trial request failed: {reason}.")

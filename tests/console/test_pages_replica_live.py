@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -16,12 +17,13 @@ from django.utils import timezone
 from cluster import live
 from cluster.drivers.replica_log import log_lines
 from cluster.health import Process, ProcessAxis
+from cluster.health.failures import failures_name, minute_of
 from cluster.health.inflight import OpenRequest, inflight_fields, inflight_name
 from cluster.health.load import Load
 from cluster.models import AuditRecord, Replica, Sample
 from cluster.services import replica_log_publish
 from cluster.services.launch import launch_command
-from console.live.readings import LOAD_BELIEVED_S, Reading
+from console.live.readings import LOAD_BELIEVED_S, Reading, reading_read
 from console.pages.replica_live import chart_history
 from tests import fleet
 
@@ -198,3 +200,18 @@ def test_a_removed_replica_says_so_and_by_whom(page: Client, replica: Replica) -
     text = text_of(page, replica)
     assert ">Removed<" in text and "By ada." in text
     assert "data-chart=" not in text
+
+
+def test_memory_and_errors_of_the_last_hour_are_shown_where_they_are_known(
+    page: Client, replica: Replica, valkey: redis.Redis
+) -> None:
+    assert text_of(page, replica).count("not collected") >= 2
+    live.memory_write(replica.id, 210 * 2**20)
+    minute = minute_of(time.time())
+    valkey.hset(failures_name(replica.id), str(minute), 7)
+    open_set(valkey, replica)
+    values = reading_read(replica.id).values
+    assert (values["memory_mib"], values["errors_hour"]) == (210, 7)
+    text = text_of(page, replica)
+    assert re.search(r'data-figure="memory_mib"[^>]*>210<', text)
+    assert re.search(r'data-figure="errors_hour"[^>]*>7<', text)

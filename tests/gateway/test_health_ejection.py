@@ -5,11 +5,16 @@ from __future__ import annotations
 import time
 from collections import Counter
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from cluster.health import Admin, Label, Passive, PassiveAxis, states_merge
+from cluster.health.failures import (
+    FAILURES_KEPT_S,
+    failures_name,
+    failures_of_hour,
+)
 from cluster.health.inflight import OpenRequest, inflight_decode, inflight_name
 from tests.gateway.scene import NAMES, Scene
 from tests.gateway.world import GatewayProcess, read_until
@@ -200,3 +205,22 @@ def test_the_open_requests_of_a_draining_replica_are_told_until_the_last_ends(
     # Not only with the next second.
     assert scene.until(lambda: "solo-v1-1" not in told()) < 0.5
     assert scene.control.client.ttl(name) > 0
+
+
+def test_the_failures_of_a_replica_are_counted_by_the_minute(scene: Scene) -> None:
+    """Both gateways add to one count, which names only the replica's own failures."""
+    control, name = scene.control, failures_name("solo-v1-1")
+
+    def counted() -> int:
+        counts = cast("dict[bytes, bytes]", control.client.hgetall(name))
+        return failures_of_hour(counts, time.time())
+
+    scene.engines[0].set(status=400, body={"error": {"message": "too long"}})
+    for gateway in scene.gateways:
+        assert gateway.chat(scene.key, "solo").status == 400
+    scene.engines[0].set(status=500, body=None)
+    for gateway in scene.gateways * 3:
+        assert gateway.chat(scene.key, "solo").status == 502
+    scene.until(lambda: counted() >= 6)
+    assert counted() == 6
+    assert 0 < control.client.ttl(name) <= FAILURES_KEPT_S
