@@ -21,6 +21,7 @@ from cluster.services.replicas import (
     replica_remove,
 )
 from cluster.services.running import (
+    DRAIN_DEADLINE_S,
     RunningSet,
     drains_advance,
     replica_drain,
@@ -32,6 +33,7 @@ from cluster.services.transitions import transitions_prune, transitions_write
 
 __all__ = [
     "NodePass",
+    "DRAIN_DEADLINE_S",
     "RunningSet",
     "artifacts_verify",
     "drains_advance",

@@ -91,7 +91,11 @@ def _answer_shape(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _resolve(shape: dict[str, Any]) -> dict[str, Any]:
-    """The shape behind a reference into the components."""
+    """The shape behind a reference into the components.
+
+    A body that may be left out refers to its shape through a list of one.
+    """
+    (shape,) = shape.get("allOf", [shape])
     while "$ref" in shape:
         name = shape["$ref"].rpartition("/")[2]
         shape = schema_build()["components"]["schemas"][name]

@@ -6,7 +6,8 @@ from functools import partial
 from typing import Annotated
 
 from django.http import Http404, HttpResponse
-from ninja import Path, Query, Router, Status
+from django.utils.translation import gettext as _
+from ninja import Body, Path, Query, Router, Status
 from pydantic import BaseModel, ConfigDict, Field
 
 from cluster import services
@@ -67,6 +68,12 @@ class ReplicaOut(BaseModel):
     pid: int | None
     created_at: datetime
     state: StateOut | None
+
+
+class ActOut(ReplicaOut):
+    """``cut`` is how many open requests the action broke off, null when unknown."""
+
+    cut: int | None
 
 
 class ReplicaPage(Page[ReplicaOut]):
@@ -215,45 +222,95 @@ def _seen(replica_id: str, if_match: str | None) -> Replica:
     return replica
 
 
-def _run(replica: Replica, actor: Actor, running: bool) -> Replica:
+class ActInput(Input):
+    """What some actions may be told. ``then_stop`` and ``deadline_s`` go with drain,
+    ``force`` with stop; told to another action they are refused."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"then_stop": True, "deadline_s": 300.0}]}
+    )
+
+    then_stop: bool | None = None
+    deadline_s: float | None = None
+    force: bool | None = None
+
+
+def _start(replica: Replica, actor: Actor) -> services.RunningSet:
+    return services.replica_running_set(replica=replica, running=True, actor=actor)
+
+
+def _stop(
+    replica: Replica, actor: Actor, *, force: bool = False
+) -> services.RunningSet:
     return services.replica_running_set(
-        replica=replica, running=running, actor=actor
-    ).replica
+        replica=replica, running=False, force=force, actor=actor
+    )
 
 
-def _admin(replica: Replica, actor: Actor, state: Admin) -> Replica:
-    return services.replica_admin_set(replica=replica, state=state, actor=actor)
+def _restart(replica: Replica, actor: Actor) -> services.RunningSet:
+    return services.RunningSet(
+        services.replica_restart(replica=replica, actor=actor), None
+    )
 
 
-def _restart(replica: Replica, actor: Actor) -> Replica:
-    return services.replica_restart(replica=replica, actor=actor)
+def _drain(
+    replica: Replica,
+    actor: Actor,
+    *,
+    then_stop: bool = False,
+    deadline_s: float = services.DRAIN_DEADLINE_S,
+) -> services.RunningSet:
+    return services.RunningSet(
+        services.replica_drain(
+            replica=replica, then_stop=then_stop, deadline_s=deadline_s, actor=actor
+        ),
+        0,
+    )
 
 
-_ACTIONS: dict[str, Callable[[Replica, Actor], Replica]] = {
-    "start": partial(_run, running=True),
-    "stop": partial(_run, running=False),
+def _admin(replica: Replica, actor: Actor, *, state: Admin) -> services.RunningSet:
+    return services.RunningSet(
+        services.replica_admin_set(replica=replica, state=state, actor=actor), 0
+    )
+
+
+_ACTIONS: dict[str, Callable[..., services.RunningSet]] = {
+    "start": _start,
+    "stop": _stop,
     "restart": _restart,
-    "drain": partial(_admin, state=Admin.DRAINING),
+    "drain": _drain,
     "enable": partial(_admin, state=Admin.ENABLED),
     "disable": partial(_admin, state=Admin.DISABLED),
 }
+_NO_OPTIONS = ActInput()
+_OPTIONS = {"stop": {"force"}, "drain": {"then_stop", "deadline_s"}}
 
 Action = Annotated[str, Path(enum=list(_ACTIONS))]
 
 
-@router.post(
-    "/{replica_id}/{action}", response=answers(200, ReplicaOut, 404, 409, 422, *ACT)
-)
+@router.post("/{replica_id}/{action}", response=answers(200, ActOut, 404, 409, *WRITE))
 def replica_act(
     request: ApiRequest,
     replica_id: str,
     action: Action,
     response: HttpResponse,
+    options: Body[ActInput] = _NO_OPTIONS,
     if_match: IfMatch = None,
-) -> ReplicaOut:
+) -> ActOut:
     """Start, stop or restart its process (only where a node runs it); drain (no new
-    requests, those under way end in peace), disable or enable it for the router."""
+    requests, those under way end in peace), disable or enable it for the router.
+
+    A stop waits for open requests unless told to ``force``; a drain may stop the
+    process when it is empty (``then_stop``), or when ``deadline_s`` are over."""
     if action not in _ACTIONS:
         raise Http404
-    replica = _ACTIONS[action](_seen(replica_id, if_match), request.auth)
-    return _answer(replica, response)
+    told = options.model_dump(exclude_none=True)
+    for name in told.keys() - _OPTIONS.get(action, set()):
+        raise Refused(
+            _("The action %(action)s takes no such option.") % {"action": action},
+            code="unexpected",
+            field=name,
+        )
+    done = _ACTIONS[action](_seen(replica_id, if_match), request.auth, **told)
+    answer = _answer(done.replica, response)
+    return ActOut(**answer.model_dump(), cut=done.cut)

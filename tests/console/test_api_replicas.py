@@ -246,3 +246,39 @@ def test_nodes_are_shown_with_how_many_replicas_they_run(api: Api) -> None:
     assert api.get("/nodes/local") == nodes[1]
     cursor = api.get("/nodes?limit=1")["next"]
     assert api.get(f"/nodes?limit=1&cursor={cursor}")["items"] == nodes[1:]
+
+
+def test_a_drain_may_be_told_to_stop_and_by_when(api: Api) -> None:
+    replica = read(api.post("/replicas", PROCESS))["id"]
+    told = {"then_stop": True, "deadline_s": 60}
+    drained = read(api.post(f"/replicas/{replica}/drain", told))
+    assert (drained["admin_state"], drained["cut"]) == ("draining", 0)
+    row = Replica.objects.get(pk=replica)
+    assert row.drain_then_stop and row.drain_deadline is not None
+
+
+def test_a_stop_may_be_forced_and_says_what_it_cut(api: Api) -> None:
+    replica = read(api.post("/replicas", PROCESS))["id"]
+    stopped = read(api.post(f"/replicas/{replica}/stop", {"force": True}))
+    assert stopped["wanted_running"] is False
+    # No gateway lives that could say what it has open.
+    assert stopped["cut"] in (0, None)
+
+
+@pytest.mark.parametrize(
+    ("action", "told", "field"),
+    [
+        ("start", {"force": True}, "force"),
+        ("drain", {"force": True}, "force"),
+        ("stop", {"then_stop": True}, "then_stop"),
+        ("drain", {"then_stop": True, "deadline_s": 0}, "deadline_s"),
+        ("enable", {"sometimes": True}, "sometimes"),
+    ],
+)
+def test_an_action_takes_only_what_it_acts_on(
+    api: Api, action: str, told: dict[str, Any], field: str
+) -> None:
+    replica = read(api.post("/replicas", PROCESS))["id"]
+    status, _code, fields = refusal(api.post(f"/replicas/{replica}/{action}", told))
+    assert (status, [name for name, _ in fields]) == (422, [field])
+    assert Replica.objects.get(pk=replica).admin_state == "enabled"
