@@ -12,6 +12,7 @@ from django.test import Client
 from cluster.actor import SYSTEM
 from console.accounts.models import User
 from console.accounts.services import token_issue
+from console.api.docs import schema_build
 
 ROOT = "/api/v1"
 
@@ -77,6 +78,14 @@ class Api:
 
 def read(response: HttpResponse) -> Any:
     return json.loads(response.content)
+
+
+def body_shape(kind: dict[str, Any]) -> dict[str, Any]:
+    """The shape of a request body of one media type, from the components."""
+    (shape,) = kind["schema"].get("allOf", [kind["schema"]])
+    name = shape["$ref"].rpartition("/")[2]
+    found: dict[str, Any] = schema_build()["components"]["schemas"][name]
+    return found
 
 
 def common_rules(response: HttpResponse) -> None:

@@ -13,7 +13,7 @@ import pytest
 from cluster.actor import SYSTEM
 from cluster.services import node_register
 from console.api.docs import schema_build
-from tests.console.api import Api
+from tests.console.api import Api, body_shape
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -71,8 +71,7 @@ def paths() -> Iterator[tuple[str, str, dict[str, Any]]]:
 def bodies(operation: dict[str, Any]) -> Iterator[Any]:
     """The example with each field in turn replaced by each hostile value."""
     for kind in operation.get("requestBody", {}).get("content", {}).values():
-        name = kind["schema"]["$ref"].rpartition("/")[2]
-        shape = schema_build()["components"]["schemas"][name]
+        shape = body_shape(kind)
         yield from VALUES
         for field in shape["properties"]:
             for value in VALUES:
