@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
 import ssl
 from typing import Protocol, cast
 from urllib.parse import urlsplit
@@ -24,8 +26,19 @@ READ_BYTES = 64 * 1024
 # than handing over two buffers.
 JOINED_BYTES = 16 * 1024
 
+# What was sent and not acknowledged for ten seconds, or three probes of an idle
+# connection, ends it. Linux knows all of them, other systems some.
+_TCP_OPTIONS = {
+    "TCP_USER_TIMEOUT": 10_000,
+    "TCP_KEEPIDLE": 5,
+    "TCP_KEEPINTVL": 2,
+    "TCP_KEEPCNT": 3,
+}
+
 # Every connection parses what it reads before it returns, so one buffer serves all.
 _buffer = memoryview(bytearray(READ_BYTES))
+
+_OUT_OF_REACH = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
 
 # Headers that speak of one connection, or that the gateway writes itself.
 _DROPPED = {
@@ -180,7 +193,11 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         owner, self._owner = self._owner, None
         if owner is not None:
             detail = "connection reset" if exc else "connection closed"
-            owner.upstream_lost(detail, self.used > 1 and not self._any_byte)
+            closed_idle = self.used > 1 and not self._any_byte
+            if isinstance(exc, OSError) and exc.errno in _OUT_OF_REACH:
+                # Nobody closed it: asking the same replica again would wait again.
+                detail, closed_idle = "out of reach", False
+            owner.upstream_lost(detail, closed_idle)
 
     def on_clock(self, now: float) -> None:
         self.wake_at = NEVER
@@ -263,6 +280,21 @@ class UpstreamConnection(asyncio.BufferedProtocol):
             owner.upstream_lost(detail, False)
 
 
+def _notice_silence(connection: socket.socket | None) -> None:
+    """Let the kernel give a connection up whose other end is out of reach.
+
+    A network that is cut sends no reset: without this, a request on a pooled
+    connection would wait for its first content until the route's time is over,
+    where after ten seconds it can still be tried on another replica.
+    """
+    if connection is None:
+        return
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _TCP_OPTIONS.items():
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
 class Pool:
     """The open connections of this process to all replicas."""
 
@@ -293,6 +325,7 @@ class Pool:
             parts.port or (443 if secure else 80),
             ssl=self._tls_context() if secure else None,
         )
+        _notice_silence(connection.transport.get_extra_info("socket"))
         return connection
 
     def give_back(self, connection: UpstreamConnection) -> None:
