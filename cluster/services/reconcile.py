@@ -206,8 +206,10 @@ class _LiveRecords:
 
     def memory(self, replica: Replica) -> None:
         identity = identity_of(replica)
-        held = memory_bytes(identity) if identity else None
-        if self._answers and held is not None:
+        if not self._answers or identity is None:
+            return
+        held = memory_bytes(identity)
+        if held is not None:
             try:
                 live.memory_write(replica.id, held)
             except redis.RedisError as error:
