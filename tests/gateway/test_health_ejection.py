@@ -100,11 +100,14 @@ def test_a_route_never_loses_its_only_replica_but_says_that_it_is_ill(
     gateway = scene.gateways[0]
     scene.engines[0].set(status=500)
     assert {gateway.chat(scene.key, "solo").status for _ in range(8)} == {502}
+    # What a gateway learns reaches the live record beside the traffic.
+    scene.until(lambda: scene.control.record("solo-v1-1").passive)
     record = scene.control.record("solo-v1-1")
     state = states_merge({"solo-v1-1": record}, now=time.time())["solo-v1-1"]
     assert (state.label, state.eligible, state.kept) == (Label.SUSPECT, True, True)
     scene.engines[0].set(status=None)
     assert gateway.chat(scene.key, "solo").status == 200
+    scene.until(partial(in_panic, gateway))
     assert gateway.request("GET", "/readyz").json["panic"] == ["solo"]
 
 
