@@ -10,6 +10,14 @@
 ``sluice:gateways``                     sorted set of gateway ids by last renewal
 ``sluice:acks:<epoch>:<revision>``      hash gateway id → Unix time of application
 ``sluice:acks#notices``                 pub/sub: a gateway applied a revision
+``sluice:outcomes``                     stream of batches of outcomes, bounded
+``sluice:outcomes#bytes``               how many bytes of lines it holds
+``sluice:outcomes#epoch``               a random mark, set by whoever finds none: a
+                                        change means that Redis lost its data
+``sluice:outcomes#acks``                hash gateway id → last outcome in the database
+``sluice:counts:<id>``                  a gateway's counts (``contracts.counts``)
+``sluice:counts#gateways``              set of gateway ids that have such counts
+``sluice:counts#acks``                  hash gateway id → last write in the database
 ======================================  ===========================================
 """
 
@@ -20,6 +28,12 @@ SNAPSHOT_REVISION = "sluice:snapshot#revision"
 SNAPSHOT_NOTICES = "sluice:snapshot#notices"
 GATEWAYS = "sluice:gateways"
 ACK_NOTICES = "sluice:acks#notices"
+OUTCOMES = "sluice:outcomes"
+OUTCOMES_BYTES = "sluice:outcomes#bytes"
+OUTCOMES_EPOCH = "sluice:outcomes#epoch"
+OUTCOMES_ACKS = "sluice:outcomes#acks"
+COUNTS_GATEWAYS = "sluice:counts#gateways"
+COUNTS_ACKS = "sluice:counts#acks"
 
 # A gateway that has not renewed its record for this long counts as gone.
 GATEWAY_LEASE_S = 5
@@ -36,3 +50,7 @@ def gateway_metrics(gateway_id: str) -> str:
 
 def acks(epoch: int, revision: int) -> str:
     return f"sluice:acks:{epoch}:{revision}"
+
+
+def counts(gateway_id: str) -> str:
+    return f"sluice:counts:{gateway_id}"

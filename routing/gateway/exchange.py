@@ -44,7 +44,6 @@ class Exchange:
         "attempts",
         "client",
         "closed",
-        "connect_ms",
         "connection",
         "first_byte_at",
         "first_content_at",
@@ -79,7 +78,6 @@ class Exchange:
         self.first_probability = 0.0
         self.attempts: list[Attempt] = []
         self.streamed = False
-        self.connect_ms: float | None = None
         self.first_byte_at: float | None = None
         self.first_content_at: float | None = None
         self.tokens: tuple[int | None, int | None] = (None, None)
@@ -158,7 +156,6 @@ class Exchange:
             replica=self.replica,
             attempts=tuple(self.attempts),
             streamed=self.streamed,
-            connect_ms=self.connect_ms,
             first_byte_ms=self._ms_until(self.first_byte_at),
             first_content_ms=self._ms_until(self.first_content_at),
             duration_ms=round((time.monotonic() - request.arrived) * 1000, 3),

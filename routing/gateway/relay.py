@@ -97,6 +97,7 @@ class Relay:
         self._passing: Passing | None = None
         self._failures: list[Failure] = []
         self._attempt_started = 0.0
+        self._connect_ms: float | None = None
         self._waited_s = 0.0
         self._blocked = False
         # Whether it counts among the streams that wait for the replica.
@@ -140,6 +141,7 @@ class Relay:
     def _try_next(self) -> bool:
         """Begin an attempt on the next candidate; false when none is left."""
         self._attempt_started = time.monotonic()
+        self._connect_ms = None
         candidate = self._candidates.next(self._attempt_started)
         if candidate is None:
             return False
@@ -178,7 +180,7 @@ class Relay:
             self._fail(failure.connect(_reason(error)))
             return
         self._connecting = None
-        self.exchange.connect_ms = round((time.monotonic() - began) * 1000, 3)
+        self._connect_ms = round((time.monotonic() - began) * 1000, 3)
         self._send(candidate, connection)
 
     def _send(self, candidate: Candidate, connection: UpstreamConnection) -> None:
@@ -223,6 +225,7 @@ class Relay:
                 candidate.version.name,
                 error,
                 round(duration_s * 1000, 3),
+                connect_ms=self._connect_ms,
             )
         )
         if self._connecting is not None:

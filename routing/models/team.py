@@ -26,6 +26,9 @@ class ApiKey(models.Model):
     id = models.CharField(primary_key=True, max_length=12, editable=False)
     team = models.ForeignKey(Team, on_delete=models.PROTECT, related_name="keys")
     name = models.CharField(max_length=100)
+    # Who answers for it: a person or a system, in whatever words the team uses.
+    owner = models.CharField(max_length=100, blank=True, default="")
+    tags: models.JSONField[list[str]] = models.JSONField(default=list)
     secret_sha256 = models.CharField(max_length=64, editable=False)
     last_four = models.CharField(max_length=4, editable=False)
     # None means every model, an empty list none.
@@ -33,6 +36,9 @@ class ApiKey(models.Model):
     scopes: models.JSONField[list[str]] = models.JSONField(default=list)
     expires_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True, editable=False)
+    # Of the last outcome with this key that was taken in; the address of its client.
+    last_used_at = models.DateTimeField(null=True, editable=False)
+    last_used_from = models.CharField(max_length=45, default="", editable=False)
     created_by = models.CharField(max_length=170)
     created_at = models.DateTimeField(auto_now_add=True)
 
