@@ -29,6 +29,8 @@ _SECTIONS = {
     "replicas": {"replicas", "replica", "replica-new"},
     "nodes": {"nodes", "node"},
     "teams": {"teams", "team", "team-new", "key-new"},
+    "requests": {"requests", "request"},
+    "usage": {"usage"},
     "gateways": {"gateways"},
 }
 
@@ -56,6 +58,8 @@ def _nav(request: HttpRequest) -> list[NavItem]:
             ("replicas", _("Replicas")),
             ("nodes", _("Nodes")),
             ("teams", _("Teams")),
+            ("requests", _("Requests")),
+            ("usage", _("Usage")),
             ("gateways", _("Gateways")),
         )
     ]

@@ -27,6 +27,7 @@ from console.status import Mark
 from routing.contracts.keys import SCOPE_CHOOSE_VERSION
 from routing.models import ApiKey, Team
 from routing.selectors import key_get, team_get
+from routing.selectors.usage import usage_lately
 from routing.services import key_issue, team_create, team_enabled_set
 from routing.services import key_revoke as revoke
 
@@ -126,6 +127,7 @@ def team(request: HttpRequest, slug: str) -> HttpResponse:
         "mark": team_mark(row),
         "keys": [(key, key_mark(key, now)) for key in keys],
         "confirm": request.GET.get("confirm", ""),
+        "used": usage_lately(team=row.slug),
     }
     return render(request, "teams/team.html", context)
 

@@ -110,6 +110,13 @@ def usage_total(*, wanted: UsageFilter) -> Used:
     return usage_row(_hours(wanted).aggregate(**_sums()), ()).used
 
 
+def usage_lately(*, team: str, days: int = 30) -> Used:
+    """What a team used in the last days, today included."""
+    today = timezone.localdate(timezone=timezone.get_default_timezone())
+    first = today - timedelta(days=days - 1)
+    return usage_total(wanted=UsageFilter(first=first, last=today, team=team))
+
+
 def usage_counted_to() -> datetime | None:
     """The end of the newest hour that has counts."""
     newest = UsageHour.objects.order_by("-hour").values_list("hour", flat=True).first()
