@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
-import msgspec
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -38,7 +37,7 @@ from console.outcome_words import (
 from console.pages import is_poll
 from console.status import Mark, transition_mark
 from console.waterfall import phases, ticks
-from routing.contracts.outcome import Outcome, outcome_decode
+from routing.contracts.outcome import Outcome
 from routing.models import ApiKey, OutcomeRecord, Team
 from routing.selectors.outcomes import (
     Found,
@@ -46,6 +45,7 @@ from routing.selectors.outcomes import (
     outcome_get,
     outcome_list,
     outcome_oldest,
+    outcome_read,
 )
 from routing.selectors.whereabouts import outcome_whereabouts
 
@@ -128,14 +128,7 @@ def _page(
 
 
 def _row(record: OutcomeRecord) -> Row:
-    return Row(record, outcome_of(record), ending_mark(record.ending))
-
-
-def outcome_of(record: OutcomeRecord) -> Outcome | None:
-    try:
-        return outcome_decode(bytes(record.body))
-    except msgspec.DecodeError:
-        return None
+    return Row(record, outcome_read(record), ending_mark(record.ending))
 
 
 def _controls(asked: Asked) -> dict[str, Any]:
@@ -168,7 +161,7 @@ def request_show(request: HttpRequest, request_id: str) -> HttpResponse:
         return _missing(request, request_id, found)
     if is_poll(request):
         return HttpResponseClientRefresh()
-    outcome = outcome_of(record)
+    outcome = outcome_read(record)
     context: dict[str, Any] = {"record": record, "id": record.pk.hex}
     if outcome is None:
         return render(request, "requests/foreign.html", context)

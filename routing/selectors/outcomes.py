@@ -18,10 +18,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import msgspec
 from django.db import connection, transaction
 from django.db.models import Q, QuerySet
 
-from routing.contracts.outcome import Ending
+from routing.contracts.outcome import Ending, Outcome, outcome_decode
 from routing.models import OutcomeRecord
 
 # Chunks grow: the first ones make sure that a common combination is found at once.
@@ -96,6 +97,14 @@ class _Lead:
 def outcome_get(*, request_id: UUID) -> OutcomeRecord | None:
     """The outcome with this id, over all that is kept, whatever any filter says."""
     return OutcomeRecord.objects.filter(pk=request_id).first()
+
+
+def outcome_read(row: OutcomeRecord) -> Outcome | None:
+    """The whole outcome of a row; None when another release wrote it."""
+    try:
+        return outcome_decode(bytes(row.body))
+    except msgspec.DecodeError:
+        return None
 
 
 def outcome_oldest() -> OutcomeRecord | None:
