@@ -198,8 +198,7 @@ def attempt_views(outcome: Outcome) -> list[AttemptView]:
 def _attempt_mark(attempt: Attempt) -> Mark:
     if not attempt.error:
         return Mark("ok", _("Served"))
-    reason = _REASONS.get(attempt.error)
-    return Mark("err", _("Failed"), str(reason) if reason else attempt.error)
+    return Mark("err", _("Failed"), str(_REASONS.get(attempt.error, "")))
 
 
 def _why(attempt: Attempt) -> list[str]:

@@ -55,7 +55,7 @@ def outcome(at: float | None = None, **changes: Any) -> Outcome:
             Attempt(
                 "qwen-v1-2",
                 "v1",
-                error="connect_refused",
+                error="connect",
                 duration_ms=2.0,
                 at_ms=21.0,
                 connect_ms=2.0,

@@ -65,6 +65,8 @@ _STATUSES = (
     "503",
     "504",
 )
+# Asked for more rarely: the form opens for them when one is in force.
+_FURTHER = ("key", "version", "replica", "from", "to")
 # A request that arrived so lately may still be open or on its way.
 _YOUNG = timedelta(minutes=15)
 
@@ -144,9 +146,16 @@ def _controls(asked: Asked) -> dict[str, Any]:
         "endings": [(name, words) for name, (_token, words) in ENDINGS.items()],
         "statuses": _STATUSES,
         "fields": [
-            (name, label, asked.given.get(name, ""), name in suggestions)
+            {
+                "name": name,
+                "label": label,
+                "value": asked.given.get(name, ""),
+                "listed": name in suggestions,
+                "further": name in _FURTHER,
+            }
             for name, label in NAMES.items()
         ],
+        "further": not asked.given.keys().isdisjoint(_FURTHER),
         "suggestions": suggestions,
     }
 

@@ -21,7 +21,7 @@ from routing.selectors.usage import (
     GROUPS,
     UsageRow,
     Used,
-    usage_counted_to,
+    usage_newest_hour,
     usage_read,
     usage_rows,
     usage_sum,
@@ -69,7 +69,7 @@ def usage(request: HttpRequest) -> HttpResponse:
         "groups": [(n, words, asked.query(by=n)) for n, words in GROUPINGS.items()],
         "chips": _chips(asked),
         "today_included": asked.wanted.first <= today <= asked.wanted.last,
-        "counted_to": usage_counted_to(),
+        "newest_hour": usage_newest_hour(),
         "zone": timezone.get_default_timezone_name(),
         "any": bool(rows) or UsageHour.objects.exists(),
     }

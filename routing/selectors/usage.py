@@ -117,10 +117,9 @@ def usage_lately(*, team: str, days: int = 30) -> Used:
     return usage_total(wanted=UsageFilter(first=first, last=today, team=team))
 
 
-def usage_counted_to() -> datetime | None:
-    """The end of the newest hour that has counts."""
-    newest = UsageHour.objects.order_by("-hour").values_list("hour", flat=True).first()
-    return newest + timedelta(hours=1) if newest else None
+def usage_newest_hour() -> datetime | None:
+    """The beginning of the newest hour that has counts."""
+    return UsageHour.objects.order_by("-hour").values_list("hour", flat=True).first()
 
 
 def _sums() -> dict[str, Sum]:

@@ -102,7 +102,7 @@ def test_one_request_is_told_whole(api: Api) -> None:
     assert whole["id"] == one and whole["verdict"].startswith("Completed after 1.25")
     assert whole["phases"][0]["start_ms"] == 0.0
     assert whole["phases"][-1]["end_ms"] == whole["duration_ms"] == 1250.0
-    assert whole["outcome"]["attempts"][0]["error"] == "connect_refused"
+    assert whole["outcome"]["attempts"][0]["error"] == "connect"
     assert whole["outcome"]["attempts"][1]["choice"]["why"] == "only"
     OutcomeRecord.objects.update(body=b"[]")
     assert api.get(f"/requests/{one}")["outcome"] is None

@@ -16,7 +16,7 @@ from routing.selectors.usage import (
     GROUPS,
     UsageFilter,
     Used,
-    usage_counted_to,
+    usage_newest_hour,
     usage_read,
     usage_sum,
     usage_total,
@@ -130,10 +130,10 @@ def test_a_filter_leaves_exactly_its_own_part(field: str, value: str) -> None:
 def test_no_usage_is_zero_and_not_unknown() -> None:
     assert usage_total(wanted=ALL) == Used()
     assert usage_read(wanted=ALL, group=("day", "team")) == []
-    assert usage_counted_to() is None
+    assert usage_newest_hour() is None
     assert Used().error_share == 0.0
 
 
-def test_the_newest_hour_says_until_when_counts_are_there() -> None:
+def test_the_newest_hour_that_has_counts_is_known() -> None:
     outcomes.count([outcomes.outcome(START, duration_ms=0.0)])
-    assert usage_counted_to() == datetime(2027, 1, 15, 9, tzinfo=UTC)
+    assert usage_newest_hour() == datetime(2027, 1, 15, 8, tzinfo=UTC)
