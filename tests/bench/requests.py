@@ -13,6 +13,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 
 import django
 
@@ -92,6 +93,7 @@ def queries() -> Iterator[tuple[str, str]]:
         ("no filter", ""),
         ("the last hour", "last=1h"),
         ("a common team", "team=team-1"),
+        ("a common team, two weeks down", "team=team-1&before={middle}"),
         ("a rare team", "team=team-60"),
         ("a key", "key=key-40-7"),
         ("a common model", "model=model-0"),
@@ -107,6 +109,8 @@ def queries() -> Iterator[tuple[str, str]]:
         ("slow", "slow=1"),
         ("team and model", "team=team-1&model=model-2"),
         ("team and version", "team=team-3&version=v2"),
+        ("the same, two weeks down", "team=team-3&version=v2&before={middle}"),
+        ("the same, upwards", "team=team-3&version=v2&after={middle}"),
         ("model and version", "model=model-0&version=v2"),
         ("replica gone and status", "replica=model-0-v1-9&status=502"),
         ("replica gone and slow", "replica=model-0-v1-9&slow=1"),
@@ -128,17 +132,20 @@ def queries() -> Iterator[tuple[str, str]]:
 def measure() -> int:
     """Print a line per query; the number of those that were too slow."""
     from django.test import Client
+    from django.utils import timezone
 
     from console.accounts.models import User
+    from routing.selectors.outcomes import id_at
 
     client = Client(HTTP_HOST="localhost")
     client.force_login(User.objects.create_user("bench"))
+    middle = id_at(timezone.now() - timedelta(days=14)).hex
     too_slow = 0
     for title, query in queries():
         times: list[float] = []
         for _repeat in range(REPEATS):
             began = time.perf_counter()
-            response = client.get(f"/requests?{query}")
+            response = client.get(f"/requests?{query.format(middle=middle)}")
             times.append((time.perf_counter() - began) * 1000)
             assert response.status_code == 200, response.status_code
         shown = response.content.count(b'id="q-')
