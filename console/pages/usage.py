@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from console.usage_query import COLUMNS, GROUPINGS, SPANS, UsageAsked, usage_asked_read
-from routing.models import UsageHour
+from routing.models import ApiKey, UsageHour
 from routing.selectors.usage import (
     FIGURES,
     GROUPS,
@@ -33,10 +33,11 @@ _CSV_ROWS = 200_000
 
 @dataclass(frozen=True)
 class Line:
-    """A row of the table. ``query`` is the address that looks closer, ``partial``
-    whether more will come, ``width`` that of its bar."""
+    """A row of the table. ``note`` says more of its last name, ``query`` is the address
+    that looks closer, ``partial`` whether more will come, ``width`` that of its bar."""
 
     names: list[str]
+    note: str
     used: Used
     query: str
     partial: bool
@@ -56,10 +57,11 @@ def usage(request: HttpRequest) -> HttpResponse:
         rows.sort(key=lambda row: (row.used.tokens, row.used.requests), reverse=True)
     shown = rows if asked.by == "day" else rows[:_ROWS]
     most = max((row.used.tokens for row in shown), default=0)
+    notes = _key_names(shown) if asked.by == "key" else {}
     context: dict[str, Any] = {
         "asked": asked,
         "columns": columns,
-        "lines": [_line(asked, row, today, most) for row in shown],
+        "lines": [_line(asked, row, notes, today, most) for row in shown],
         "others": total - usage_sum(shown),
         "others_count": len(rows) - len(shown),
         "total": total,
@@ -80,10 +82,19 @@ def _span(name: str) -> dict[str, str]:
     return {"last": name, "from": "", "to": ""}
 
 
-def _line(asked: UsageAsked, row: UsageRow, today: date, most: int) -> Line:
+def _key_names(rows: list[UsageRow]) -> dict[str, str]:
+    """The names of the keys that there still are, by their public ids."""
+    ids = {row.of["key"] for row in rows}
+    return dict(ApiKey.objects.filter(pk__in=ids).values_list("pk", "name"))
+
+
+def _line(
+    asked: UsageAsked, row: UsageRow, notes: dict[str, str], today: date, most: int
+) -> Line:
     names = [str(value) for value in row.of.values()]
     return Line(
         names,
+        notes.get(names[-1], ""),
         row.used,
         _closer(asked, row),
         row.of.get("day") == today,

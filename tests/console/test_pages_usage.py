@@ -119,6 +119,13 @@ def test_a_row_leads_closer_and_a_filter_can_be_taken_off(page: Client) -> None:
     assert "ads" not in closer.split("<tbody>")[1]
 
 
+def test_keys_are_shown_with_their_names(page: Client) -> None:
+    _team, key = fleet.team_with_key("search")
+    outcomes.count([outcomes.outcome(time.time(), key=key.id)])
+    text = text_of(page, "/usage?by=key")
+    assert f">{key.id}</a>" in text and "nightly-report" in text
+
+
 def test_an_empty_page_says_whether_there_is_usage_elsewhere(page: Client) -> None:
     assert "No usage yet" in text_of(page)
     fill()
