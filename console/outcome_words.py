@@ -166,7 +166,7 @@ def _story(outcome: Outcome) -> list[str]:
 
 
 def draw_sentence(outcome: Outcome) -> str:
-    """Which version was drawn, with which probability, and whether it served."""
+    """Which version was drawn, with which probability, and what became of that."""
     if not outcome.first_version:
         return _("It did not come to the draw of a version.")
     names = {
@@ -176,15 +176,15 @@ def draw_sentence(outcome: Outcome) -> str:
     }
     if outcome.chosen:
         sentence = _("The client chose %(first)s itself.")
-    elif not outcome.version:
-        sentence = _("%(first)s was drawn with a probability of %(share)s.")
-    elif outcome.version == outcome.first_version:
-        sentence = _("%(first)s was drawn with a probability of %(share)s, and served.")
-    else:
+    elif outcome.version not in ("", outcome.first_version):
         sentence = _(
             "%(first)s was drawn with a probability of %(share)s. No replica of it "
-            "could serve the request, so %(version)s did."
+            "could take the request, so it went to %(version)s."
         )
+    elif outcome.version and outcome.ending == Ending.COMPLETED:
+        sentence = _("%(first)s was drawn with a probability of %(share)s, and served.")
+    else:
+        sentence = _("%(first)s was drawn with a probability of %(share)s.")
     return sentence % names
 
 

@@ -273,13 +273,18 @@ def test_every_ending_has_its_verdict(page: Client, ending: Ending) -> None:
 
 
 def test_a_version_that_was_drawn_and_could_not_serve_is_told(page: Client) -> None:
-    one, two = outcomes.keep(
+    one, two, three = outcomes.keep(
         outcomes.outcome(first_version="v2", first_probability=0.05),
         outcomes.outcome(chosen=True, first_probability=1.0),
+        outcomes.outcome(status=502, ending=Ending.UPSTREAM_FAILED),
     )
     text = text_of(page, f"/requests/{one}")
     assert "v2 was drawn with a probability of 5\u00a0%. No replica of it" in text
+    assert "so it went to v1." in text
     assert "The client chose v1 itself." in text_of(page, f"/requests/{two}")
+    failed = text_of(page, f"/requests/{three}")
+    assert "v1 was drawn with a probability of 95\u00a0%." in failed
+    assert "and served" not in failed
 
 
 def test_a_request_that_reached_no_replica_has_a_page_too(page: Client) -> None:

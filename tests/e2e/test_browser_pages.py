@@ -37,6 +37,8 @@ PAGES = (
     "/teams/search/new-key",
     "/new/team",
     "/gateways",
+    "/requests",
+    "/usage",
 )
 WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
 LONG = "a-very-long-name-that-nobody-can-break-" * 2 + "x"
