@@ -8,6 +8,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, pgettext_lazy
 
+from cluster.selectors.names import name_possible
 from console.status import Mark
 from console.waterfall import Kind
 from routing.contracts.outcome import Attempt, Choice, Ending, Outcome, Tier, Why
@@ -107,6 +108,10 @@ class AttemptView:
     attempt: Attempt
     mark: Mark
     why: list[str]
+
+    @property
+    def has_page(self) -> bool:
+        return name_possible(self.attempt.replica)
 
 
 def ending_mark(ending: str) -> Mark:

@@ -69,6 +69,8 @@ _STATUSES = (
 _FURTHER = ("key", "version", "replica", "from", "to")
 # A request that arrived so lately may still be open or on its way.
 _YOUNG = timedelta(minutes=15)
+# No attempt begins later than this after the arrival, whatever an outcome says.
+_DAY_MS = 86_400_000.0
 
 
 @dataclass(frozen=True)
@@ -184,11 +186,12 @@ def request_show(request: HttpRequest, request_id: str) -> HttpResponse:
         "ticks": ticks(outcome.duration_ms),
         "replicas": _replicas(record, outcome),
         "decode_rate": _decode_rate(outcome),
-        "model_exists": Model.objects.filter(name=outcome.model).exists(),
-        "team": Team.objects.filter(slug=outcome.team).first(),
-        "key": ApiKey.objects.filter(pk=outcome.key).first(),
+        # By the columns: the outcome itself may hold what no database takes.
+        "model_exists": Model.objects.filter(name=record.model).exists(),
+        "team": Team.objects.filter(slug=record.team).first(),
+        "key": ApiKey.objects.filter(pk=record.key).first(),
         "similar": urlencode(
-            {"model": outcome.model, "version": outcome.version}
+            {"model": record.model, "version": record.version}
             | ({} if record.ending == "completed" else {"ending": record.ending})
         ),
     }
@@ -197,15 +200,13 @@ def request_show(request: HttpRequest, request_id: str) -> HttpResponse:
 
 def _replicas(record: OutcomeRecord, outcome: Outcome) -> list[tuple[str, Mark | None]]:
     """The replicas of the version that was tried last, as they were then."""
-    version = outcome.attempts[-1].version if outcome.attempts else outcome.version
-    if not version:
+    if not record.version:
         return []
-    # States are noted as they are noticed; the moment that counts is the choice.
     chosen_ms = outcome.attempts[-1].at_ms if outcome.attempts else 0.0
-    at = record.at + timedelta(milliseconds=chosen_ms)
+    at = record.at + timedelta(milliseconds=min(max(chosen_ms, 0.0), _DAY_MS))
     return [
         (id_, transition_mark(state.label, state.cause) if state else None)
-        for id_, state in replicas_at(model=outcome.model, version=version, at=at)
+        for id_, state in replicas_at(model=record.model, version=record.version, at=at)
     ]
 
 

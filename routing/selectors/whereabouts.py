@@ -9,6 +9,7 @@ from uuid import UUID
 from django.db.models import Sum
 
 from cluster.selectors import inflight_read
+from cluster.selectors.names import name_possible
 from routing.models import TelemetryCursor, TelemetrySource
 from routing.selectors.outcomes import id_moment, outcome_oldest
 
@@ -46,7 +47,8 @@ def outcome_whereabouts(*, request_id: UUID) -> Whereabouts:
 def _open_at(request_id: str) -> str:
     now = inflight_read()
     for replica_id, requests in (now.requests if now else {}).items():
-        if any(request.request_id == request_id for request in requests):
+        here = any(request.request_id == request_id for request in requests)
+        if here and name_possible(replica_id):
             return replica_id
     return ""
 

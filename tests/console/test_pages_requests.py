@@ -304,6 +304,28 @@ def test_a_row_of_another_release_is_shown_as_far_as_it_is_understood(
     assert "written by another release" in text_of(page, f"/requests/{one}")
 
 
+def test_an_outcome_full_of_nonsense_has_a_page(page: Client) -> None:
+    nonsense = "a/b\0<b>\u202e"
+    attempt = Attempt(nonsense, nonsense, error=nonsense, duration_ms=-1.0, at_ms=1e300)
+    facts = ("model", "team", "key", "version", "replica", "path", "client", "code")
+    texts: dict[str, Any] = dict.fromkeys(
+        (*facts, "first_version", "gateway"), nonsense
+    )
+    wild = outcomes.outcome(
+        **texts,
+        attempts=(attempt, attempt),
+        duration_ms=1e11,
+    )
+    row = outcomes.row(wild)
+    for name in ("model", "team", "version", "replica", "code", "gateway"):
+        setattr(row, name, "a/b<b>")
+    row.first_version, row.key = "", "a/b"
+    row.save()
+    for address in ("/requests", f"/requests/{wild.request_id}"):
+        text = text_of(page, address)
+        assert "a/b&lt;b&gt;" in text and "a/b<b>" not in text
+
+
 def test_an_unknown_id_says_what_is_known(page: Client) -> None:
     now = time.time()
     outcomes.keep(outcomes.outcome(now - 3600))
