@@ -13,7 +13,7 @@ from enum import StrEnum
 from routing.contracts.outcome import Attempt, Outcome
 
 # A shorter gap is the rounding of moments, not time that somebody spent.
-_GAP_MS = 0.05
+_GAP_MS = 0.005
 # A narrower bar cannot be seen.
 _BAR_LEAST = 0.4
 

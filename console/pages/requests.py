@@ -69,6 +69,7 @@ _STATUSES = (
 _FURTHER = ("key", "version", "replica", "from", "to")
 # A request that arrived so lately may still be open or on its way.
 _YOUNG = timedelta(minutes=15)
+_DECODE_LEAST_MS = 50.0
 # No attempt begins later than this after the arrival, whatever an outcome says.
 _DAY_MS = 86_400_000.0
 
@@ -211,10 +212,13 @@ def _replicas(record: OutcomeRecord, outcome: Outcome) -> list[tuple[str, Mark |
 
 
 def _decode_rate(outcome: Outcome) -> float | None:
-    """Tokens per second between the first content and the last byte."""
+    """Tokens per second between the first content and the last byte of a stream; of an
+    answer in one piece, or of a few tokens at once, there is no such speed."""
     first, last = outcome.first_content_ms, outcome.last_byte_ms
-    tokens = outcome.completion_tokens
-    if first is None or last is None or not tokens or tokens < 2 or last <= first:
+    tokens = outcome.completion_tokens or 0
+    if not outcome.streamed or first is None or last is None or tokens < 2:
+        return None
+    if last - first < _DECODE_LEAST_MS:
         return None
     return (tokens - 1) / (last - first) * 1000
 

@@ -304,6 +304,23 @@ def test_a_row_of_another_release_is_shown_as_far_as_it_is_understood(
     assert "written by another release" in text_of(page, f"/requests/{one}")
 
 
+def test_an_answer_in_one_piece_has_no_speed_of_decoding(page: Client) -> None:
+    stream, whole = outcomes.keep(outcomes.outcome(), outcomes.outcome(streamed=False))
+    assert "37.5 per second" in text_of(page, f"/requests/{stream}")
+    assert "per second" not in text_of(page, f"/requests/{whole}")
+
+
+def test_replicas_models_and_teams_lead_to_their_requests(page: Client) -> None:
+    fleet.replica_add(fleet.model_add("qwen", "v1"), "v1", 8001)
+    fleet.team_with_key("search")
+    for address, query in (
+        ("/replicas/qwen-v1-1", "replica=qwen-v1-1"),
+        ("/models/qwen", "model=qwen"),
+        ("/teams/search", "team=search"),
+    ):
+        assert f'href="/requests?{query}"' in text_of(page, address)
+
+
 def test_an_outcome_full_of_nonsense_has_a_page(page: Client) -> None:
     nonsense = "a/b\0<b>\u202e"
     attempt = Attempt(nonsense, nonsense, error=nonsense, duration_ms=-1.0, at_ms=1e300)

@@ -88,4 +88,4 @@ def test_whatever_the_moments_are_phases_follow_each_other_and_fill_the_whole() 
             assert 0 <= float(phase.x[:-1]) <= 100
             assert float(phase.x[:-1]) + float(phase.width[:-1]) <= 100.01
             here = phase.end_ms
-        assert here == pytest.approx(one.duration_ms, abs=0.06)
+        assert here == pytest.approx(one.duration_ms, abs=0.006)
