@@ -13,8 +13,10 @@ import argparse
 import os
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import timedelta
 
 import django
@@ -147,6 +149,8 @@ def measure() -> int:
         cursor.execute("SELECT pg_backend_pid()")
         processes = [psutil.Process(), psutil.Process(cursor.fetchone()[0])]
     middle = id_at(timezone.now() - timedelta(days=14)).hex
+    # The first page of a process pays for everything that is loaded late.
+    client.get("/requests")
     too_slow = 0
     for title, query in queries():
         times: list[float] = []
@@ -177,20 +181,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.requests")
     parser.add_argument("--rows", type=int, default=ROWS)
     arguments = parser.parse_args()
-    with postgresql() as url, valkey() as server:
+    with ExitStack() as stack:
         os.environ |= {
-            "DATABASE_URL": url,
-            "REDIS_URL": server.url,
+            "DATABASE_URL": stack.enter_context(postgresql()),
+            "REDIS_URL": stack.enter_context(valkey()).url,
+            "SLUICE_DATA_DIR": stack.enter_context(tempfile.TemporaryDirectory()),
             "DJANGO_SETTINGS_MODULE": "console.settings",
         }
         django.setup()
         from django.core.management import call_command
+        from django.db import connection
 
         call_command("migrate", verbosity=0)
+        call_command("collectstatic", verbosity=0, interactive=False)
         began = time.monotonic()
         fill(arguments.rows)
         print(f"filled in {time.monotonic() - began:.0f} s", file=sys.stderr)
         too_slow = measure()
+        connection.close()
     print(f"over {LIMIT_MS:.0f} ms: {too_slow}")
     return int(bool(too_slow))
 
