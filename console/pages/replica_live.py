@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -68,7 +67,7 @@ def command_of(replica: Replica) -> dict[str, str]:
     if replica.driver != Driver.PROCESS:
         return {"command": "", "problem": ""}
     try:
-        return {"command": shlex.join(launch_command(replica)), "problem": ""}
+        return {"command": launch_command(replica).text, "problem": ""}
     except (LaunchRefused, ArtifactMissing) as refused:
         return {"command": "", "problem": str(refused)}
 

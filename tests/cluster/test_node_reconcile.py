@@ -205,7 +205,7 @@ def test_a_missing_artifact_says_what_is_missing_and_when_it_is_tried_again(
 @pytest.mark.parametrize(
     ("engine", "params", "reason"),
     [
-        ("vllm", {}, "not_launchable"),
+        ("vllm", {}, "no_artifact"),
         ("generic", {}, "no_command"),
         ("generic", {"command": "/no/such/program"}, "spawn_failed"),
         ("generic", {"command": "/bin/true", "env": "SLUICE_X=1"}, "bad_param"),

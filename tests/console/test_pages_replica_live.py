@@ -190,7 +190,7 @@ def test_the_launch_command_is_exact_or_the_reason_stands_there(
     # What a version is cannot be changed by any service.
     version = replica.version
     version.artifact = str(weights)
-    command = launch_command(replica)
+    command = launch_command(replica).words
     assert f"--model={weights}" in command and any("2048" in part for part in command)
 
 
