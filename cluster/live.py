@@ -24,6 +24,11 @@ from cluster.health import (
     Record,
     record_decode,
 )
+from cluster.health.engine_facts import (
+    ENGINE_FACTS,
+    EngineFacts,
+    engine_facts_decode,
+)
 from cluster.health.load import (
     LOADS,
     MINUTE_KEPT_S,
@@ -70,6 +75,7 @@ def record_delete(replica_id: str) -> None:
     keys = [_NAMES.entry(replica_id), _NAMES.number, _NAMES.changes, _NAMES.notices]
     script(keys=keys, args=[replica_id])
     redis_client().hdel(LOADS, replica_id)
+    redis_client().hdel(ENGINE_FACTS, replica_id)
     redis_client().zrem(SERVED, replica_id)
 
 
@@ -278,3 +284,22 @@ def loads_keep(replica_ids: Collection[str]) -> None:
     known = cast("Iterable[bytes]", redis_client().hkeys(LOADS))
     if gone := {id_.decode() for id_ in known} - set(replica_ids):
         loads_drop(gone)
+
+
+def engine_facts_read() -> dict[str, EngineFacts]:
+    """The facts of every engine that was asked."""
+    fields = cast("Mapping[bytes, bytes]", redis_client().hgetall(ENGINE_FACTS))
+    found = {id_.decode(): engine_facts_decode(raw) for id_, raw in fields.items()}
+    return {id_: facts for id_, facts in found.items() if facts is not None}
+
+
+def engine_facts_write(
+    found: Mapping[str, EngineFacts], *, gone: Collection[str] = ()
+) -> None:
+    """Write these facts, and forget those of the replicas that are ``gone``."""
+    pipeline = redis_client().pipeline(transaction=False)
+    for replica_id, facts in found.items():
+        pipeline.hset(ENGINE_FACTS, replica_id, msgspec.json.encode(facts))
+    if gone:
+        pipeline.hdel(ENGINE_FACTS, *gone)
+    pipeline.execute()

@@ -44,6 +44,9 @@ class Engine:
     # Engines that answer 404 to a name they do not serve list the names they do;
     # the list is then part of health. Empty where any name is accepted.
     models_path: ClassVar[str] = ""
+    # Where it tells its release, in the order of preference, and in which field.
+    version_paths: ClassVar[tuple[str, ...]] = ("/version",)
+    version_field: ClassVar[str] = "version"
     # The program that the node looks for on its PATH; empty where the command names
     # its own. What an artifact may be.
     program: ClassVar[str] = ""
@@ -61,6 +64,10 @@ class Engine:
     def offers(self, served_name: str, status: int, body: bytes) -> Reading:
         """What an answer on ``models_path`` means for this name."""
         raise NotImplementedError
+
+    def names(self, served_name: str, artifact: str, params: Params) -> set[str]:
+        """What its list of models may call the model of a version."""
+        return {served_name}
 
     def metrics(self, params: Params) -> Metrics | None:
         """Its metrics; None where the engine has none."""

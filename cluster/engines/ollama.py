@@ -36,6 +36,7 @@ class Ollama(Engine):
     name = "ollama"
     title = "Ollama"
     models_path = "/v1/models"
+    version_paths = ("/api/version",)
     program = "ollama"
     takes_file = False
     takes_folder = True
@@ -59,6 +60,10 @@ class Ollama(Engine):
             latest = name_offered(f"{served_name}:latest", status, body)
             return latest if latest.state is Probe.UP else reading
         return reading
+
+    def names(self, served_name: str, artifact: str, params: Params) -> set[str]:
+        tagged = served_name if ":" in served_name else f"{served_name}:latest"
+        return {served_name, tagged}
 
     def launch(self, order: LaunchOrder) -> list[str]:
         self.environment(order)

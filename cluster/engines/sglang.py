@@ -67,6 +67,7 @@ class Sglang(Engine):
 
     name = "sglang"
     title = "SGLang"
+    version_paths = ("/server_info", "/get_server_info")
     program = "sglang"
     takes_folder = True
 

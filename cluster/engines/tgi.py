@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from cluster.engines.answers import UP, down, strangeness, unexpected
 from cluster.engines.arguments import (
+    MODEL,
     CommandLine,
     flag,
     model_of,
@@ -64,6 +65,7 @@ class Tgi(Engine):
 
     name = "tgi"
     title = "TGI"
+    version_paths = ("/info",)
     program = "text-generation-launcher"
     takes_folder = True
 
@@ -75,6 +77,10 @@ class Tgi(Engine):
         if status == 503:
             return down("engine_dead", "Answered 503: a shard does not respond.")
         return unexpected(status, body)
+
+    def names(self, served_name: str, artifact: str, params: Params) -> set[str]:
+        """It calls the model after what it loaded, and cannot be told another name."""
+        return {served_name, artifact, str(params.get(MODEL, ""))} - {""}
 
     def launch(self, order: LaunchOrder) -> list[str]:
         """The sockets that its parts talk over are named after its port: by default

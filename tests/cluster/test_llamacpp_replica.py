@@ -20,7 +20,12 @@ import pytest
 from cluster import live
 from cluster.health import Label, Process, state_merge
 from cluster.models import Replica, Version
-from cluster.services import replica_running_set, replicas_deep_probe, replicas_probe
+from cluster.services import (
+    engines_ask,
+    replica_running_set,
+    replicas_deep_probe,
+    replicas_probe,
+)
 from tests import services
 from tests.cluster.conftest import WEIGHTS, Fleet, process, record
 
@@ -78,6 +83,9 @@ def test_a_real_engine_serves_survives_its_killing_and_ends(fleet: Fleet) -> Non
     replica = fleet.replica(version_of(fleet))
     assert until_healthy(fleet, replica) == [Label.LOADING, Label.HEALTHY]
     assert chat(replica).strip()
+    assert engines_ask() == [replica.id]
+    facts = live.engine_facts_read()[replica.id]
+    assert facts.release.startswith("b") and facts.serves_name is True
     replica.refresh_from_db()
     first, address = replica.pid, replica.address
     assert first is not None
