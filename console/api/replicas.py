@@ -16,6 +16,8 @@ from cluster.errors import Missing, Refused
 from cluster.health import Admin, Cause, Label, State
 from cluster.models import Driver, Node, Replica, Version
 from cluster.selectors import (
+    EngineView,
+    engine_views,
     model_get,
     node_get,
     replica_get,
@@ -52,9 +54,27 @@ class StateOut(BaseModel):
     recovered_at: datetime | None
 
 
+class EngineOut(BaseModel):
+    """What the engine said of itself when it was last asked; null is unknown.
+
+    ``models`` are the first of the ``model_count`` names that it lists;
+    ``serves_name``: that of the version is among them. Not ``is_current``: it does not
+    answer since. ``releases_differ``: other replicas of its version run on other
+    releases of the engine."""
+
+    release: str | None
+    models: list[str] | None
+    model_count: int | None
+    serves_name: bool | None
+    asked_at: datetime | None
+    is_current: bool
+    releases_differ: bool
+
+
 class ReplicaOut(BaseModel):
     """``state`` is null while Redis does not answer; ``pid`` is the process on its
-    node, null for a replica that Sluice does not run."""
+    node, null for a replica that Sluice does not run; ``engine`` is null until the
+    engine was asked, which happens when it is up."""
 
     id: str
     model: str
@@ -68,6 +88,7 @@ class ReplicaOut(BaseModel):
     pid: int | None
     created_at: datetime
     state: StateOut | None
+    engine: EngineOut | None
 
 
 class ActOut(ReplicaOut):
@@ -118,7 +139,23 @@ def state_out(state: State | None) -> StateOut | None:
     )
 
 
+def _engine_out(view: EngineView) -> EngineOut | None:
+    facts = view.facts
+    if facts is None:
+        return None
+    return EngineOut(
+        release=facts.release or None,
+        models=None if facts.models is None else list(facts.models),
+        model_count=None if facts.models is None else facts.model_count,
+        serves_name=facts.serves_name,
+        asked_at=moment(facts.at),
+        is_current=facts.is_current,
+        releases_differ=view.releases_differ,
+    )
+
+
 def replicas_out(rows: list[Replica]) -> list[ReplicaOut]:
+    engines = engine_views(rows)
     return [
         ReplicaOut(
             id=row.id,
@@ -133,6 +170,7 @@ def replicas_out(rows: list[Replica]) -> list[ReplicaOut]:
             pid=row.pid,
             created_at=row.created_at,
             state=state_out(view.state),
+            engine=_engine_out(engines[row.id]),
         )
         for view in replica_views(rows)
         for row in [view.replica]

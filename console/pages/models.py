@@ -65,7 +65,7 @@ class VersionForm(forms.Form):
         max_length=500,
         required=False,
         help_text=gettext_lazy(
-            "The file that a node loads. Static replicas need none."
+            "The file or folder that a node loads. Static replicas need none."
         ),
     )
     artifact_sha256 = forms.CharField(
@@ -76,7 +76,8 @@ class VersionForm(forms.Form):
         required=False,
         widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "false"}),
         help_text=gettext_lazy(
-            "One a line, as the engine spells it, for instance ctx-size=2048."
+            "One a line, as the engine spells it, for instance ctx-size=2048. "
+            "vLLM, SGLang and TGI also take model, program and extra-args."
         ),
     )
     description = forms.CharField(

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_safe
 
 from cluster.engines import ArtifactMissing, LaunchRefused
 from cluster.models import Driver, Replica, Sample
+from cluster.selectors import engine_views
 from cluster.selectors.replicas import replica_any, replica_timeline
 from cluster.services import replica_log
 from cluster.services.launch import launch_command
@@ -119,6 +120,14 @@ def timeline_region(request: HttpRequest, replica_id: str) -> HttpResponse:
     row = replica_any(replica_id=replica_id)
     context = {"replica": row, "timeline": timeline(row)}
     return render(request, "replicas/timeline.html", context)
+
+
+@require_safe
+def engine_region(request: HttpRequest, replica_id: str) -> HttpResponse:
+    """What its engine says of itself, as its page asks for it again."""
+    row = replica_any(replica_id=replica_id)
+    context = {"replica": row, "engine": engine_views([row])[row.id]}
+    return render(request, "replicas/engine.html", context)
 
 
 def live_context(replica: Replica) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from django.views.decorators.http import (
 from cluster.errors import Refused
 from cluster.health import Admin, Label
 from cluster.models import AuditRecord, Driver, Replica, Version
-from cluster.selectors import ReplicaView, replica_list, replica_views
+from cluster.selectors import ReplicaView, engine_views, replica_list, replica_views
 from cluster.selectors.audit import audit_list
 from cluster.selectors.replicas import replica_any
 from cluster.services import (
@@ -126,6 +126,7 @@ def replica(request: HttpRequest, replica_id: str) -> HttpResponse:
         "replica": row,
         "mark": removed_mark() if row.removed_at else state_mark(view.state),
         "load": reading.load,
+        "engine": engine_views([row])[row.id],
     }
     if is_poll(request):
         return render(request, "replicas/state.html", context)
