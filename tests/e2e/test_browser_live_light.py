@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import redis
 from django.contrib.sessions.models import Session
+from django.db import connections
 from playwright.sync_api import Page, expect
 
 from cluster import live
@@ -16,9 +19,11 @@ from cluster.health import Probe, Process, ProcessAxis
 from cluster.health.inflight import OpenRequest, inflight_fields, inflight_name
 from cluster.health.load import Load
 from cluster.models import Replica
+from cluster.services import engines_ask
 from tests import fleet
 from tests.e2e.asgi_server import ConsoleServer
 from tests.e2e.browser import Visit, Visitor
+from tests.fakes.engine import MockEngine
 
 pytestmark = [
     pytest.mark.browser,
@@ -114,6 +119,38 @@ def test_a_chart_tells_its_numbers_and_obeys_the_arrow_keys(
     expect(chart.get_by_role("table", name="KV cache")).to_contain_text("UTC")
     expect(chart.locator("svg")).to_have_attribute("aria-label", re.compile("KV cache"))
     assert visit.complaints == []
+
+
+def test_a_wrong_name_is_told_on_the_open_page_as_soon_as_the_engine_was_asked(
+    visitor: Visitor, replica: Replica
+) -> None:
+    with MockEngine(model="llama-70b") as engine:
+        other = fleet.replica_add(replica.version.model, "v1", 9000)
+        Replica.objects.filter(pk=other.pk).update(address=engine.address)
+        visit, page = opened(visitor, f"/replicas/{other.id}")
+        card = page.locator("#replica-engine")
+        expect(card).to_contain_text("Nothing is known of it")
+        elsewhere(engines_ask)
+        warning = page.locator("#replica-state .banner-warn")
+        expect(warning).to_contain_text("does not list the served name qwen")
+        expect(warning).to_contain_text("It lists: llama-70b.")
+        expect(card).to_contain_text("mock")
+    assert visit.complaints == []
+
+
+def elsewhere(service: Callable[[], object]) -> None:
+    """Call a service as a worker does, in a thread without a browser's event loop."""
+
+    def call() -> None:
+        try:
+            service()
+        finally:
+            connections.close_all()
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
 
 
 def test_whoever_is_logged_out_elsewhere_is_sent_to_the_login(
