@@ -254,6 +254,11 @@ def loads_read() -> dict[str, Load]:
     return _loads(cast("Mapping[bytes, bytes]", redis_client().hgetall(LOADS)))
 
 
+def load_read(replica_id: str) -> Load | None:
+    """The load of one replica."""
+    return load_decode(cast("bytes | None", redis_client().hget(LOADS, replica_id)))
+
+
 def _loads(fields: Mapping[bytes, bytes]) -> dict[str, Load]:
     loads = {id_.decode(): load_decode(raw) for id_, raw in fields.items()}
     return {id_: load for id_, load in loads.items() if load is not None}

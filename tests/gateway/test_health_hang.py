@@ -12,9 +12,11 @@ import time
 from contextlib import ExitStack
 from functools import partial
 
+import msgspec
 import pytest
 
 from cluster.health import Admin, Label, Passive, PassiveAxis
+from cluster.health.load import LOADS, Load
 from tests.gateway.scene import NAMES, Scene
 from tests.gateway.world import GatewayProcess, read_until
 
@@ -108,6 +110,23 @@ def test_an_engine_that_hangs_is_out_within_45_s_and_disturbs_nobody(
     p99_s = statistics.quantiles(streams.durations_s, n=100)[98]
     assert p99_s < 10 * p99_before_s + 1.0, (p99_before_s, p99_s)
     assert scene.labels()[:2] == [Label.HEALTHY] * 2
+
+
+def test_an_engine_that_is_known_to_be_slow_is_waited_for_longer(
+    scene: Scene,
+) -> None:
+    """Its 4.5 s from token to token make 45 s, read when it falls silent."""
+    load = msgspec.json.encode(Load(time.time(), gap_p99_s=4.5))
+    scene.control.client.hset(LOADS, NAMES[2], load.decode())
+    for engine in scene.engines:
+        engine.set(gap_ms=10)
+    scene.engines[2].set(hang=True)
+    with Streams(scene.gateways[0], scene.key, 20):
+        scene.engines[2].counters_when(lambda counters: counters.running >= 2)
+        took_s = scene.until(lambda: scene.labels()[2] is Label.SUSPECT, within_s=60)
+    assert took_s > 40
+    axis = scene.control.record(NAMES[2]).passive
+    assert axis is not None and axis.cause == "hang"
 
 
 def is_in(scene: Scene, replica: str, state: str) -> bool:
