@@ -104,6 +104,22 @@ def test_an_unknown_model_and_a_wrong_key_are_the_clients_own_errors(
         demo.openai(max_retries=0).with_options(api_key="sk-wrong").models.list()
 
 
+def test_the_real_engines_say_what_they_are(demo: Product) -> None:
+    """Asked by the schedule, within half a minute of being up."""
+
+    def told() -> bool:
+        with demo.api() as api:
+            items = api.get("/replicas").json()["items"]
+        return all(item["engine"] is not None for item in items)
+
+    eventually(told, within_s=45)
+    with demo.api() as api:
+        engines = [item["engine"] for item in api.get("/replicas").json()["items"]]
+    assert {engine["serves_name"] for engine in engines} == {True}
+    assert len({engine["release"] for engine in engines}) == 1
+    assert not any(engine["releases_differ"] for engine in engines)
+
+
 def test_2000_requests_split_as_configured(demo: Product) -> None:
     weights_put(demo, v1=9000, v2=1000)
     counts = split(demo, 2000)
