@@ -62,7 +62,7 @@ def facts_due(record: Record, facts: EngineFacts | None, *, now: float) -> bool:
     return not 0 <= now - facts.at < (ASK_AGAIN_S if facts.is_empty else ASK_EVERY_S)
 
 
-def engine_releases(facts: Iterable[EngineFacts], version_id: int) -> list[str]:
+def releases_of(facts: Iterable[EngineFacts], version_id: int) -> list[str]:
     """The releases that the replicas of a version run on now, each once."""
     return sorted(
         {

@@ -17,6 +17,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from cluster.errors import Refused
 from cluster.models import Engine, Kind
 from cluster.models import Model as ModelRow
+from cluster.selectors import engine_releases
 from cluster.selectors.audit import audit_list
 from cluster.services import model_create, version_create
 from console import history
@@ -119,11 +120,15 @@ def model_list(request: HttpRequest) -> HttpResponse:
 @require_safe
 def model(request: HttpRequest, model: str) -> HttpResponse:
     view = model_view(model=model)
+    releases = engine_releases([part.version.pk for part in view.versions])
     context = {
         "view": view,
         "mark": model_mark(view),
         "slices": slices((part.version.name, part.weight_bp) for part in view.versions),
-        "versions": [(part, version_mark(part)) for part in view.versions],
+        "versions": [
+            (part, version_mark(part), releases[part.version.pk])
+            for part in view.versions
+        ],
         "call": call_example(request, view.model),
         "changes": history.entries(audit_list(target=view.model.name)[:5]),
     }

@@ -21,8 +21,8 @@ from cluster.health.engine_facts import (
     ENGINE_FACTS,
     EngineFacts,
     engine_facts_decode,
-    engine_releases,
     facts_due,
+    releases_of,
 )
 from cluster.models import Engine, Replica
 from cluster.selectors import engine_views
@@ -171,7 +171,7 @@ def test_the_releases_of_a_version_are_those_that_run_now() -> None:
         facts(release="3", version_id=2),
         facts(release="4", is_current=False),
     ]
-    assert engine_releases(known, 1) == ["1", "2"]
+    assert releases_of(known, 1) == ["1", "2"]
 
 
 @pytest.mark.parametrize("raw", [None, b"", b"x", b'{"at":"now"}', b"[]"])

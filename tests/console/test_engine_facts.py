@@ -124,10 +124,27 @@ def test_different_releases_within_a_version_are_told_on_each_replica(
     assert [row["engine"]["release"] for row in rows] == ["0.1.0", "0.2.0"]
 
 
+def test_the_page_of_a_model_names_the_releases_of_each_version(
+    page: Client, replicas: list[Replica]
+) -> None:
+    def text() -> str:
+        return page.get("/models/qwen").content.decode()
+
+    assert "different releases" not in text()
+    for one in replicas:
+        says(one, release="0.1.0")
+    assert text().count("<code>0.1.0</code>") == 1
+    assert "different releases" not in text()
+    says(replicas[1], release="0.2.0")
+    assert "<code>0.2.0</code>" in text()
+    assert "Its replicas run on different releases." in text()
+
+
 def test_without_redis_nothing_is_known_of_the_engine(
     page: Client, replicas: list[Replica], redis_away: None
 ) -> None:
     assert "Nothing is known of it" in text_of(page, replicas[0])
+    assert page.get("/models/qwen").status_code == 200
 
 
 def test_a_removed_replica_warns_of_nothing(
