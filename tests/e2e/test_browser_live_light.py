@@ -132,9 +132,10 @@ def test_a_wrong_name_is_told_on_the_open_page_as_soon_as_the_engine_was_asked(
         expect(card).to_contain_text("Nothing is known of it")
         elsewhere(engines_ask)
         warning = page.locator("#replica-state .banner-warn")
-        expect(warning).to_contain_text("does not list the served name qwen")
+        words = "does not list the served name qwen"
+        expect(warning).to_contain_text(words, timeout=20_000)
         expect(warning).to_contain_text("It lists: llama-70b.")
-        expect(card).to_contain_text("mock")
+        expect(card).to_contain_text("mock", timeout=20_000)
     assert visit.complaints == []
 
 
