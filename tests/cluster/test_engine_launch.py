@@ -223,4 +223,6 @@ def test_an_artifact_is_a_file_or_a_folder_as_the_engine_takes_it(
     with pytest.raises(ArtifactMissing, match="There is no folder"):
         artifact_path(str(tmp_path / "x"), takes_file=False, takes_folder=True)
     assert (engine("ollama").takes_file, engine("ollama").takes_folder) == (False, True)
+    takers = ("vllm", "sglang", "tgi", "generic", "ollama")
+    assert all(engine(name).takes_folder for name in takers)
     assert not engine("llamacpp").takes_folder
