@@ -158,11 +158,10 @@ def test_a_program_that_is_installed_later_is_found(
 
 
 def test_a_command_is_shown_as_a_shell_would_take_it(fleet: Fleet) -> None:
-    params = {"num-parallel": 2, "keep-alive": "1 h"}
+    params = {"keep-alive": "1 h"}
     replica = fleet.replica(fleet.version(engine="ollama", params=params))
     assert launch_command(replica).text == (
-        "OLLAMA_HOST=127.0.0.1:0 OLLAMA_NUM_PARALLEL=2 OLLAMA_KEEP_ALIVE='1 h' "
-        "ollama serve"
+        "OLLAMA_HOST=127.0.0.1:0 OLLAMA_KEEP_ALIVE='1 h' ollama serve"
     )
 
 
