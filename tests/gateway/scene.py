@@ -46,7 +46,7 @@ class Scene:
 
     def served_until(self, gateway: GatewayProcess, look: Callable[[], object]) -> None:
         """Requests one after another, all of which must go well, until it holds."""
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 30
         while not look():
             assert time.monotonic() < deadline, self.labels()
             self.served(gateway, 5)
@@ -55,7 +55,7 @@ class Scene:
         labels = (f'replica="{replica}"', f'state="{state}"')
         return gateway.metric("sluice_replica_state", *labels)
 
-    def until(self, look: Callable[[], object], within_s: float = 5.0) -> float:
+    def until(self, look: Callable[[], object], within_s: float = 15.0) -> float:
         """How long it takes until it holds."""
         began = time.monotonic()
         while not look():

@@ -12,6 +12,7 @@ import time
 from contextlib import ExitStack
 from functools import partial
 
+import msgspec
 import pytest
 
 from cluster.health import Admin, Label, Passive, PassiveAxis
@@ -81,7 +82,7 @@ def test_an_engine_that_hangs_is_out_within_45_s_and_disturbs_nobody(
         time.sleep(4)
     p99_before_s = statistics.quantiles(before.durations_s, n=100)[98]
     scene.engines[2].set(hang=True)
-    slowest_livez_s = 0.0
+    livez_s = []
     with Streams(one, scene.key, 40) as streams:
         began = time.monotonic()
         suspect_s = ejected_s = 0.0
@@ -90,7 +91,7 @@ def test_an_engine_that_hangs_is_out_within_45_s_and_disturbs_nobody(
             assert passed_s < 45, scene.labels()
             asked = time.monotonic()
             assert one.request("GET", "/livez").status == 200
-            slowest_livez_s = max(slowest_livez_s, time.monotonic() - asked)
+            livez_s.append(time.monotonic() - asked)
             label = scene.labels()[2]
             if label is Label.SUSPECT and not suspect_s:
                 suspect_s = passed_s
@@ -100,10 +101,11 @@ def test_an_engine_that_hangs_is_out_within_45_s_and_disturbs_nobody(
     assert 29 < suspect_s < 36 and 39 < ejected_s < 45
     axis = scene.control.record(NAMES[2]).passive
     assert axis is not None and axis.cause == "hang"
-    scene.until(lambda: scene.state(other, NAMES[2], "ejected") == 1, within_s=1)
+    scene.until(lambda: scene.state(other, NAMES[2], "ejected") == 1)
     for gateway in (one, other):
         assert NAMES[2] not in scene.served(gateway, 30)
-    assert slowest_livez_s < 1.0
+    # All but what a busy machine may hold up; a frozen router would freeze each.
+    assert statistics.quantiles(livez_s, n=20)[-1] < 1.0
     # Forty streams instead of eight share two replicas and this machine.
     p99_s = statistics.quantiles(streams.durations_s, n=100)[98]
     assert p99_s < 10 * p99_before_s + 1.0, (p99_before_s, p99_s)
@@ -145,7 +147,7 @@ def test_counters_belong_to_requests_and_a_return_brings_no_hot_spot(
     with a counter of 0 was given everything."""
     gateway = scene.gateways[0]
     now = time.time()
-    axis = PassiveAxis(Passive.EJECTED, now, now + 3, 1, "failures_in_a_row", "d")
+    axis = PassiveAxis(Passive.EJECTED, now, now + 900, 1, "failures_in_a_row", "d")
     scene.control.passive(NAMES[0], axis)
     scene.until(lambda: scene.state(gateway, NAMES[0], "ejected") == 1)
     for engine in scene.engines:
@@ -165,7 +167,9 @@ def test_counters_belong_to_requests_and_a_return_brings_no_hot_spot(
             for name in NAMES[1:]:
                 scene.control.probe(name)
         assert gateway.metric("sluice_in_flight") == 20
-        # One request proves the replica, then it is given its share slowly.
+        # Its time is over: one request proves it, then it is given its share slowly.
+        over = msgspec.structs.replace(axis, until=now + 0.001)
+        scene.control.passive(NAMES[0], over)
         scene.until(lambda: scene.state(gateway, NAMES[0], "half_open") == 1)
         assert gateway.chat(scene.key, max_tokens=1).status == 200
         scene.until(lambda: scene.labels()[0] is Label.HEALTHY)
