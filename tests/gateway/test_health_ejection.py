@@ -38,8 +38,9 @@ def test_fifty_oversize_prompts_leave_the_replica_healthy(scene: Scene) -> None:
     refusal = {"error": {"message": "too long", "type": "invalid_request_error"}}
     for engine in scene.engines:
         engine.set(status=400, body=refusal)
+    careless = scene.control.key()
     for _ in range(50):
-        assert gateway.chat(scene.key).status == 400
+        assert gateway.chat(careless).status == 400
     for engine in scene.engines:
         engine.set(status=None, body=None)
     assert seen_by(gateway) == ["healthy"] * 3
