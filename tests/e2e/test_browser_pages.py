@@ -14,6 +14,7 @@ pytestmark = [
     pytest.mark.browser,
     pytest.mark.django_db(transaction=True),
     pytest.mark.usefixtures("valkey"),
+    pytest.mark.timeout(300),
 ]
 
 PAGES = (
