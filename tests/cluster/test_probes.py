@@ -11,7 +11,7 @@ import pytest
 import redis
 from django.db import connections
 
-from cluster import live
+from cluster import live, presence
 from cluster.health import Probe, ProbeAxis, Process, ProcessAxis, Reading, state_merge
 from cluster.health.probing import (
     START_LIMIT_S,
@@ -20,6 +20,7 @@ from cluster.health.probing import (
     deep_next,
     probe_next,
 )
+from cluster.health.served import SERVED
 from cluster.models import Replica
 from cluster.services import asking, replicas_deep_probe, replicas_probe
 from tests import services
@@ -154,6 +155,30 @@ def test_counts_survive_the_worker_that_made_them(
         axis = replicas_probe()[replica.id]
         states.append(axis.state.value if axis else "-")
     assert states == ["up", "suspect", "suspect", "down", "down", "up"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_missing_answer_counts_only_where_a_gateway_had_nothing_lately(
+    fleet: Fleet, peer: Callable[..., Peer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine under load answers requests and leaves its health page waiting."""
+    monkeypatch.setattr(asking, "READ_TIMEOUT_S", 0.2)
+
+    def silent(connection: socket.socket) -> None:
+        connection.recv(1)
+
+    busy = fleet.static(peer(silent).address)
+    live.axis_write(busy.id, ProbeAxis(Probe.UP, 1.0))
+
+    def probed() -> str:
+        axis = replicas_probe()[busy.id]
+        return axis.state.value if axis else "-"
+
+    # Content that comes until in a minute.
+    live.redis_client().zadd(SERVED, {busy.id: presence.redis_time() + 60})
+    assert [probed() for _ in range(4)] == ["up"] * 4
+    live.redis_client().zadd(SERVED, {busy.id: presence.redis_time() - 60})
+    assert [probed() for _ in range(3)] == ["suspect", "suspect", "down"]
 
 
 @pytest.mark.django_db(transaction=True)
