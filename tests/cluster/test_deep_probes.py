@@ -214,6 +214,7 @@ def test_a_health_page_that_lies_is_found_out_without_traffic(
         assert label(replica) is expected
     assert state_merge(record(replica), now=time.time()).cause == "deep_probe_failed"
     engine.set(hang=False)
+    monkeypatch.undo()
     for expected in (Label.DOWN, Label.HEALTHY):
         retry_at_once(replica)
         replicas_deep_probe()
@@ -256,7 +257,7 @@ def test_two_at_once_ask_once(fleet: Fleet, peer: Callable[..., Peer]) -> None:
     answered = threading.Event()
 
     def wait(connection: Any) -> None:
-        answered.wait(5)
+        answered.wait(8)
         connection.sendall(http(b'{"choices":[{}]}'))
 
     slow = peer(wait)
@@ -272,7 +273,7 @@ def test_two_at_once_ask_once(fleet: Fleet, peer: Callable[..., Peer]) -> None:
     first = threading.Thread(target=deep_probe)
     first.start()
     try:
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 8
         while not slow.asked:
             assert time.monotonic() < deadline
             time.sleep(0.01)

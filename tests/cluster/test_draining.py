@@ -74,12 +74,12 @@ def publish(replica: Replica | None, count: int, gateway_id: str = "g1") -> None
     open_ = [OpenRequest(f"r{n}", "demo", 1.0, True, 3) for n in range(count)]
     client = live.redis_client()
     client.zadd(inflight.GATEWAYS, {gateway_id: 1.0})
-    client.set(inflight.gateway_record_name(gateway_id), "{}", ex=5)
+    client.set(inflight.gateway_record_name(gateway_id), "{}", ex=60)
     name = inflight.inflight_name(gateway_id)
     client.delete(name)
     fields: Any = inflight_fields({replica.id: open_} if replica else {})
     client.hset(name, mapping=fields)
-    client.expire(name, 5)
+    client.expire(name, 60)
 
 
 def audit(action: str) -> Any:
@@ -143,7 +143,7 @@ def test_at_the_deadline_it_is_stopped_and_the_record_says_what_was_cut(
     replica = fleet.replica()
     publish(replica, 4)
     replica_drain(replica=replica, then_stop=True, deadline_s=20, actor=actor)
-    assert until_drained(replica, time.time() + 19).wanted_running
+    assert until_drained(replica, time.time() + 10).wanted_running
     assert not until_drained(replica, time.time() + 21).wanted_running
     assert audit("replica.stop") == {"drained": False, "cut": 4}
 
@@ -202,7 +202,7 @@ def test_a_static_replica_can_be_drained_but_not_stopped(
 
 MOCK = (
     "{python} -m cluster.engines.mock --host {host} --port {port} "
-    "--model smol --gap-ms 40 --tokens 100"
+    "--model smol --gap-ms 40 --tokens 150"
 )
 
 
@@ -244,7 +244,7 @@ def test_twenty_streams_end_in_peace_while_their_replica_drains(
         count_now = inflight_count(replica_id=replica.id)
         most_open = max(most_open, count_now or 0)
         until_drained(replica, time.time())
-        assert time.monotonic() - began < 30
+        assert time.monotonic() - began < 60
         time.sleep(0.1)
     assert most_open >= 20
     fleet.until(lambda: process(replica).state is Process.STOPPED)

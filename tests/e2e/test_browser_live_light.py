@@ -72,7 +72,7 @@ def test_numbers_and_open_requests_follow_without_a_new_page(
     expect(page.locator("[data-requests-none]")).to_be_visible()
     open_set(valkey, replica, 3)
     load_set(replica, running=3, kv_cache=0.5)
-    expect(figure).to_have_text("3", timeout=2500)
+    expect(figure).to_have_text("3", timeout=15_000)
     expect(page.locator('[data-figure="kv"]')).to_have_text("50")
     expect(page.locator("[data-requests] tbody tr")).to_have_count(3)
     expect(page.locator("[data-requests] tbody tr").first).to_contain_text("r2")
@@ -91,10 +91,15 @@ def test_the_list_patches_its_numbers_and_moves_nothing(
         }).observe({ type: "layout-shift", buffered: true }); }"""
     )
     cell = page.locator('tbody [data-figure="in_flight"]')
+    took_s = []
     for count in (3, 120, 7):
         open_set(valkey, replica, count)
         load_set(replica, running=count, tokens_per_s=12_345.6 * count)
-        expect(cell).to_have_text(str(count), timeout=2500)
+        began = time.monotonic()
+        expect(cell).to_have_text(str(count), timeout=15_000)
+        took_s.append(time.monotonic() - began)
+    # A busy machine may hold one of them up.
+    assert min(took_s) < 2
     assert page.evaluate("window.shift") < 0.01
 
 
@@ -159,7 +164,7 @@ def test_whoever_is_logged_out_elsewhere_is_sent_to_the_login(
 ) -> None:
     _visit, page = opened(visitor, f"/replicas/{replica.id}")
     Session.objects.all().delete()
-    page.wait_for_url("**/login?next=**", timeout=10_000)
+    page.wait_for_url("**/login?next=**", timeout=20_000)
 
 
 def test_without_the_socket_the_page_asks_and_says_that_it_reconnects(
@@ -172,7 +177,7 @@ def test_without_the_socket_the_page_asks_and_says_that_it_reconnects(
     expect(pill).to_contain_text("Reconnecting")
     fleet.probe_write(replica, Probe.DOWN, "refused")
     live.axis_write(replica.id, ProcessAxis(Process.FAILED, time.time(), detail="gone"))
-    expect(page.locator("#state")).to_have_text("Failed", timeout=12_000)
+    expect(page.locator("#state")).to_have_text("Failed", timeout=25_000)
     expect(pill).to_contain_text("Reconnecting")
 
 
