@@ -13,7 +13,6 @@ from playwright.sync_api import Page, expect
 
 from cluster import live
 from cluster.health import Probe, Process, ProcessAxis
-from cluster.health.inflight import OpenRequest, inflight_fields, inflight_name
 from cluster.health.load import Load
 from cluster.models import Replica
 from tests import fleet
@@ -42,13 +41,6 @@ def load_set(replica: Replica, **figures: Any) -> None:
     live.load_write(replica.id, Load(time.time(), **figures), unlock="x")
 
 
-def open_set(valkey: redis.Redis, replica: Replica, count: int) -> None:
-    fleet.gateway_set("g1")
-    open_ = [OpenRequest(f"r{n}", "search", 1.0 + n, True, n) for n in range(count)]
-    fields: Any = inflight_fields({replica.id: open_})
-    valkey.hset(inflight_name("g1"), mapping=fields)
-
-
 def opened(visitor: Visitor, path: str, **habits: Any) -> tuple[Visit, Page]:
     visit = visitor.visit(**habits)
     page = visit.go(path)
@@ -60,12 +52,12 @@ def test_numbers_and_open_requests_follow_without_a_new_page(
     visitor: Visitor, replica: Replica, valkey: redis.Redis
 ) -> None:
     load_set(replica, running=1, kv_cache=0.25)
-    open_set(valkey, replica, 0)
+    fleet.open_set(valkey, replica.id, 0)
     visit, page = opened(visitor, f"/replicas/{replica.id}")
     figure = page.locator('[data-figure="in_flight"]')
     expect(figure).to_have_text("0")
     expect(page.locator("[data-requests-none]")).to_be_visible()
-    open_set(valkey, replica, 3)
+    fleet.open_set(valkey, replica.id, 3)
     load_set(replica, running=3, kv_cache=0.5)
     expect(figure).to_have_text("3", timeout=2500)
     expect(page.locator('[data-figure="kv"]')).to_have_text("50")
@@ -78,7 +70,7 @@ def test_the_list_patches_its_numbers_and_moves_nothing(
     visitor: Visitor, replica: Replica, valkey: redis.Redis
 ) -> None:
     load_set(replica, running=1, tokens_per_s=10.0)
-    open_set(valkey, replica, 0)
+    fleet.open_set(valkey, replica.id, 0)
     _visit, page = opened(visitor, "/replicas")
     page.evaluate(
         """() => { window.shift = 0; new PerformanceObserver((list) => {
@@ -87,7 +79,7 @@ def test_the_list_patches_its_numbers_and_moves_nothing(
     )
     cell = page.locator('tbody [data-figure="in_flight"]')
     for count in (3, 120, 7):
-        open_set(valkey, replica, count)
+        fleet.open_set(valkey, replica.id, count)
         load_set(replica, running=count, tokens_per_s=12_345.6 * count)
         expect(cell).to_have_text(str(count), timeout=2500)
     assert page.evaluate("window.shift") < 0.01
@@ -149,7 +141,7 @@ def test_memory_stays_flat_under_many_updates(
         end, n = time.monotonic() + for_s, 0
         while time.monotonic() < end:
             n += 1
-            open_set(valkey, replica, n % 40)
+            fleet.open_set(valkey, replica.id, n % 40)
             load_set(replica, running=n % 9, waiting=n % 5, kv_cache=(n % 100) / 100)
             fleet.probe_write(replica, Probe.UP, f"probe {n}")
             page.wait_for_timeout(1000 / UPDATES_PER_S)
