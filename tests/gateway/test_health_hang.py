@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-import threading
 import time
 from contextlib import ExitStack
 from functools import partial
@@ -16,57 +15,10 @@ import pytest
 
 from cluster.health import Admin, Label, Passive, PassiveAxis
 from tests.gateway.scene import NAMES, Scene
-from tests.gateway.world import GatewayProcess, read_until
+from tests.gateway.streams import Streams
+from tests.gateway.world import read_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(150)]
-
-
-class Streams:
-    """Threads that stream through a gateway again and again until told to end."""
-
-    def __init__(self, gateway: GatewayProcess, key: str, count: int) -> None:
-        self.gateway = gateway
-        self.key = key
-        self.ended = threading.Event()
-        self.durations_s: list[float] = []
-        self.threads = [threading.Thread(target=self._run) for _ in range(count)]
-
-    def __enter__(self) -> Streams:
-        for thread in self.threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.ended.set()
-        for thread in self.threads:
-            thread.join(30)
-
-    def _run(self) -> None:
-        while not self.ended.is_set():
-            began = time.monotonic()
-            if stream_once(self.gateway, self.key, self.ended):
-                self.durations_s.append(time.monotonic() - began)
-
-
-def stream_once(gateway: GatewayProcess, key: str, given_up: threading.Event) -> bool:
-    """One stream to its end; false if the test ended before it."""
-    connection = gateway.raw_chat(key, stream=True, max_tokens=10)
-    connection.settimeout(0.5)
-    data = b""
-    try:
-        while b"data: [DONE]" not in data:
-            try:
-                part = connection.recv(65536)
-            except TimeoutError:
-                if given_up.is_set():
-                    return False
-                continue
-            if not part:
-                return False
-            data += part
-        return True
-    finally:
-        connection.close()
 
 
 def test_an_engine_that_hangs_is_out_within_45_s_and_disturbs_nobody(
@@ -77,12 +29,13 @@ def test_an_engine_that_hangs_is_out_within_45_s_and_disturbs_nobody(
     one, other = scene.gateways
     for engine in scene.engines:
         engine.set(gap_ms=10)
-    with Streams(one, scene.key, 8) as before:
+    opens = partial(one.raw_chat, scene.key, stream=True, max_tokens=10)
+    with Streams(opens, 8) as before:
         time.sleep(4)
     p99_before_s = statistics.quantiles(before.durations_s, n=100)[98]
     scene.engines[2].set(hang=True)
     slowest_livez_s = 0.0
-    with Streams(one, scene.key, 40) as streams:
+    with Streams(opens, 40) as streams:
         began = time.monotonic()
         suspect_s = ejected_s = 0.0
         while not ejected_s:
