@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy
 
 from cluster import live
 from cluster.actor import Actor
-from cluster.announce import announce_inventory
+from cluster.announce import announce_inventory, live_announce
 from cluster.errors import Refused
 from cluster.health import Admin, AdminAxis
 from cluster.health.passive import passive_readmitted
@@ -163,6 +163,8 @@ def replica_remove(*, replica: Replica, actor: Actor) -> int | None:
         actor=actor, action="replica.remove", target=replica.id, after={"cut": cut}
     )
     replica_follow(replica, reason=f"replica {replica.id} removed", actor=actor)
+    # Its live record may stay as it is for a while: only this tells the open pages.
+    live_announce({"type": "replica.changed", "id": replica.id})
     if replica.driver == Driver.STATIC:
         # That of a process is dropped by its node, once it has ended.
         transaction.on_commit(partial(_record_drop, replica.id))

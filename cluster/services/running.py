@@ -122,6 +122,7 @@ def replica_drain(
     ).update(drain_then_stop=then_stop, drain_deadline=deadline)
     if changed:
         replica.drain_then_stop, replica.drain_deadline = then_stop, deadline
+        live_announce({"type": "replica.changed", "id": replica.pk})
         if then_stop:
             audit_write(
                 actor=actor,
