@@ -41,6 +41,11 @@ urlpatterns: list[URLPattern] = [
         page(replica_live.timeline_region),
         name="replica-timeline",
     ),
+    path(
+        "replicas/<str:replica_id>/actions",
+        page(replica_live.actions),
+        name="replica-actions",
+    ),
     path("replicas/<str:replica_id>/log", page(replica_live.log), name="replica-log"),
     path(
         "replicas/<str:replica_id>/<str:verb>",
