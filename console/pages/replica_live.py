@@ -154,20 +154,29 @@ def actions_context(replica: Replica, reading: Reading) -> dict[str, Any]:
 
 
 @require_safe
-def actions(request: HttpRequest, replica_id: str) -> HttpResponse:
+def now(request: HttpRequest, replica_id: str) -> HttpResponse:
     """Of each verb whether it can be done now, and the facts that go with it: the
-    page's buttons stay, what stands beside them follows."""
+    page's buttons stay, what stands beside them follows. The numbers come along, for
+    a page that has no websocket."""
     row = replica_any(replica_id=replica_id)
-    now = actions_context(row, reading_read(row.id))
+    reading = reading_read(row.id)
+    actions = actions_context(row, reading)
     verbs = {
         action.verb: {
             "effect": action.effect,
             "blocked": action.blocked,
             "facts": action.facts,
         }
-        for action in now["actions"]
+        for action in actions["actions"]
     }
-    return JsonResponse({"facts": now["peer_facts"], "verbs": verbs})
+    return JsonResponse(
+        {
+            "facts": actions["peer_facts"],
+            "verbs": verbs,
+            "values": reading.values,
+            "requests": reading.rows,
+        }
+    )
 
 
 def live_context(replica: Replica) -> dict[str, Any]:

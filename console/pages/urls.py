@@ -42,9 +42,9 @@ urlpatterns: list[URLPattern] = [
         name="replica-timeline",
     ),
     path(
-        "replicas/<str:replica_id>/actions",
-        page(replica_live.actions),
-        name="replica-actions",
+        "replicas/<str:replica_id>/now",
+        page(replica_live.now),
+        name="replica-now",
     ),
     path("replicas/<str:replica_id>/log", page(replica_live.log), name="replica-log"),
     path(

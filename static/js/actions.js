@@ -1,5 +1,8 @@
 // What can be done to a replica now. The buttons stay where they are; whether they may be
-// pressed, why not, and the numbers beside them follow the replica.
+// pressed, why not, and the numbers beside them follow the replica. Without a websocket
+// the page's numbers come this way too.
+
+import { isOpen } from "./live.js";
 
 const EVERY_MS = 10_000;
 const ASKING_MS = 2000;
@@ -37,7 +40,8 @@ async function ask() {
   try {
     const answer = await fetch(root.dataset.actions, { redirect: "error", signal: AbortSignal.timeout(8000) });
     if (answer.ok) {
-      const { facts, verbs } = await answer.json();
+      const { facts, verbs, ...figures } = await answer.json();
+      if (!isOpen()) document.dispatchEvent(new CustomEvent("live:figures", { detail: figures }));
       factsShow(root.querySelector("[data-peer-facts]"), facts);
       for (const item of root.querySelectorAll("[data-verb]")) verbShow(item, verbs[item.dataset.verb]);
     }

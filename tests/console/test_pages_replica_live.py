@@ -144,7 +144,7 @@ def test_a_static_replica_is_removed_without_cutting_anything(
 
 
 def actions_of(page: Client, replica: Replica) -> Any:
-    return page.get(f"/replicas/{replica.id}/actions").json()
+    return page.get(f"/replicas/{replica.id}/now").json()
 
 
 def test_what_can_be_done_follows_the_replica(
@@ -160,6 +160,18 @@ def test_what_can_be_done_follows_the_replica(
     assert after["enable"]["blocked"] == ""
     assert after["drain"]["blocked"] == "It is draining already."
     assert "It cuts 1 request off." in after["stop-now"]["facts"]
+
+
+def test_the_numbers_can_be_had_without_a_websocket(
+    page: Client, replica: Replica, valkey: redis.Redis
+) -> None:
+    fleet.open_set(valkey, replica.id, 2)
+    now = actions_of(page, replica)
+    assert now["values"]["in_flight"] == 2 and now["values"]["kv"] is None
+    assert [row["request_id"] for row in now["requests"]] == ["r1", "r0"]
+    valkey.delete(inflight_name("g1"))
+    now = actions_of(page, replica)
+    assert (now["values"]["in_flight"], now["requests"]) == (None, [])
 
 
 def test_whoever_knows_better_puts_an_ejected_replica_back(

@@ -195,8 +195,9 @@ def test_whoever_is_logged_out_elsewhere_is_sent_to_the_login(
 
 
 def test_without_the_socket_the_page_asks_and_says_that_it_reconnects(
-    visitor: Visitor, server: ConsoleServer, replica: Replica
+    visitor: Visitor, server: ConsoleServer, replica: Replica, valkey: redis.Redis
 ) -> None:
+    fleet.open_set(valkey, replica.id, 1)
     visit = visitor.visit()
     visit.page.route_web_socket("**/live", lambda socket: socket.close())
     page = visit.go(f"/replicas/{replica.id}")
@@ -204,7 +205,10 @@ def test_without_the_socket_the_page_asks_and_says_that_it_reconnects(
     expect(pill).to_contain_text("Reconnecting")
     fleet.probe_write(replica, Probe.DOWN, "refused")
     live.axis_write(replica.id, ProcessAxis(Process.FAILED, time.time(), detail="gone"))
+    fleet.open_set(valkey, replica.id, 4)
     expect(page.locator("#state")).to_have_text("Failed", timeout=12_000)
+    expect(page.locator('[data-figure="in_flight"]')).to_have_text("4", timeout=12_000)
+    expect(page.locator("[data-requests] tbody tr")).to_have_count(4)
     expect(pill).to_contain_text("Reconnecting")
 
 
