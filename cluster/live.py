@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 import redis
@@ -32,6 +32,7 @@ from cluster.health.engine_facts import (
 from cluster.health.load import (
     LOADS,
     MINUTE_KEPT_S,
+    PROBED,
     Load,
     LoadPoint,
     load_decode,
@@ -76,6 +77,7 @@ def record_delete(replica_id: str) -> None:
     script(keys=keys, args=[replica_id])
     redis_client().hdel(LOADS, replica_id)
     redis_client().hdel(ENGINE_FACTS, replica_id)
+    redis_client().hdel(PROBED, replica_id)
     redis_client().zrem(SERVED, replica_id)
 
 
@@ -274,11 +276,19 @@ def minute_drop(minute: int) -> None:
     redis_client().delete(minute_list(minute))
 
 
+def probed_mark(replica_ids: Iterable[str], now: float) -> None:
+    """These replicas are being probed; ``now`` is the prober's Unix time."""
+    if at := dict.fromkeys(replica_ids, now):
+        fields: Any = at
+        redis_client().hset(PROBED, mapping=fields)
+
+
 def loads_drop(replica_ids: Collection[str], *, unlock: Collection[str] = ()) -> None:
     """Forget these loads, and drop these locks."""
     pipeline = redis_client().pipeline(transaction=False)
     if replica_ids:
         pipeline.hdel(LOADS, *replica_ids)
+        pipeline.hdel(PROBED, *replica_ids)
     if unlock:
         pipeline.delete(*unlock)
     pipeline.execute()

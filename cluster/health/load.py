@@ -11,6 +11,10 @@ from __future__ import annotations
 import msgspec
 
 LOADS = "sluice:loads"
+# When each replica was probed last: a Redis hash, replica id → Unix time. It says when
+# the next probe is due, also of an engine that has no metrics.
+PROBED = "sluice:probed"
+PROBED_EVERY_S = 5.0
 # Long enough for a scheduler that was away for a while to catch up.
 MINUTE_KEPT_S = 900
 

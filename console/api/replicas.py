@@ -97,6 +97,13 @@ class ActOut(ReplicaOut):
     cut: int | None
 
 
+class RemoveOut(BaseModel):
+    """``cut`` is how many open requests that broke off, null when unknown."""
+
+    id: str
+    cut: int | None
+
+
 class ReplicaPage(Page[ReplicaOut]):
     pass
 
@@ -244,14 +251,15 @@ def replica_show(
     return _answer(replica_get(replica_id=replica_id), response)
 
 
-@router.delete("/{replica_id}", response=answers(204, None, 404, 409, *ACT))
+@router.delete("/{replica_id}", response=answers(200, RemoveOut, 404, 409, *ACT))
 def replica_remove(
     request: ApiRequest, replica_id: str, if_match: IfMatch = None
-) -> Status[None]:
-    """Take a replica out for good; its process is stopped."""
+) -> RemoveOut:
+    """Take a replica out for good; its process is stopped, and requests that run on
+    it break off. At a static replica they end in peace."""
     replica = _seen(replica_id, if_match)
-    services.replica_remove(replica=replica, actor=request.auth)
-    return Status(204, None)
+    cut = services.replica_remove(replica=replica, actor=request.auth)
+    return RemoveOut(id=replica.id, cut=cut)
 
 
 def _seen(replica_id: str, if_match: str | None) -> Replica:
@@ -286,9 +294,7 @@ def _stop(
 
 
 def _restart(replica: Replica, actor: Actor) -> services.RunningSet:
-    return services.RunningSet(
-        services.replica_restart(replica=replica, actor=actor), None
-    )
+    return services.replica_restart(replica=replica, actor=actor)
 
 
 def _drain(

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import redis
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -18,7 +18,10 @@ from cluster.selectors import engine_views
 from cluster.selectors.replicas import replica_any, replica_timeline
 from cluster.services import replica_log
 from cluster.services.launch import launch_command
+from console.live.readings import Reading, reading_read
+from console.pages.replica_actions import action_list, peer_facts
 from console.status import Mark, transition_mark
+from routing.selectors.fleet import VersionView, model_view
 
 CHART_SPAN = timedelta(minutes=30)
 
@@ -106,10 +109,23 @@ class Entry(NamedTuple):
     said_by: str
 
 
+def speaker_text(said_by: str) -> str:
+    """Which gateway decided upon a state; of the parts of the control plane the
+    sentence of the state says enough."""
+    if said_by in ("", "admin", "node", "prober", "scheduler"):
+        return ""
+    return _("Decided by the gateway %(id)s.") % {"id": said_by}
+
+
 def timeline(replica: Replica) -> list[Entry]:
     """The last states, the newest first; codes of another release are shown as such."""
     return [
-        Entry(transition_mark(row.label, row.cause), row.at, row.detail, row.said_by)
+        Entry(
+            transition_mark(row.label, row.cause),
+            row.at,
+            row.detail,
+            speaker_text(row.said_by),
+        )
         for row in replica_timeline(replica=replica, limit=20)
     ]
 
@@ -128,6 +144,47 @@ def engine_region(request: HttpRequest, replica_id: str) -> HttpResponse:
     row = replica_any(replica_id=replica_id)
     context = {"replica": row, "engine": engine_views([row])[row.id]}
     return render(request, "replicas/engine.html", context)
+
+
+def _peers(replica: Replica) -> VersionView:
+    """All replicas of its version, and the share that the version has."""
+    versions = model_view(model=replica.version.model.name).versions
+    return next(one for one in versions if one.version.pk == replica.version_id)
+
+
+def actions_context(replica: Replica, reading: Reading) -> dict[str, Any]:
+    """What can be done to it, and what that would mean for the others."""
+    peers = _peers(replica)
+    return {
+        "actions": action_list(replica, peers, reading),
+        "peer_facts": peer_facts(replica, peers),
+    }
+
+
+@require_safe
+def now(request: HttpRequest, replica_id: str) -> HttpResponse:
+    """Of each verb whether it can be done now, and the facts that go with it: the
+    page's buttons stay, what stands beside them follows. The numbers come along, for
+    a page that has no websocket."""
+    row = replica_any(replica_id=replica_id)
+    reading = reading_read(row.id)
+    actions = actions_context(row, reading)
+    verbs = {
+        action.verb: {
+            "effect": action.effect,
+            "blocked": action.blocked,
+            "facts": action.facts,
+        }
+        for action in actions["actions"]
+    }
+    return JsonResponse(
+        {
+            "facts": actions["peer_facts"],
+            "verbs": verbs,
+            "values": reading.values,
+            "requests": reading.rows,
+        }
+    )
 
 
 def live_context(replica: Replica) -> dict[str, Any]:

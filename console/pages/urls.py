@@ -46,6 +46,11 @@ urlpatterns: list[URLPattern] = [
         page(replica_live.engine_region),
         name="replica-engine",
     ),
+    path(
+        "replicas/<str:replica_id>/now",
+        page(replica_live.now),
+        name="replica-now",
+    ),
     path("replicas/<str:replica_id>/log", page(replica_live.log), name="replica-log"),
     path(
         "replicas/<str:replica_id>/<str:verb>",

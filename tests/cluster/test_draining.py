@@ -26,6 +26,8 @@ from cluster.services import (
     node_reconcile,
     replica_admin_set,
     replica_drain,
+    replica_remove,
+    replica_restart,
     replica_running_set,
     replicas_deep_probe,
     replicas_probe,
@@ -174,6 +176,32 @@ def test_stopping_drains_first_and_stopping_now_says_how_many_it_cuts(
     assert audit("replica.stop") == {"cut": 3}
 
 
+def test_a_restart_and_a_removal_say_how_many_they_cut_and_only_once(
+    fleet: Fleet, actor: Actor
+) -> None:
+    replica = fleet.replica()
+    publish(replica, 2)
+    assert replica_restart(replica=replica, actor=actor).cut == 2
+    assert audit("replica.restart") == {"cut": 2}
+    publish(replica, 5)
+    assert replica_remove(replica=replica, actor=actor) == 5
+    assert audit("replica.remove") == {"cut": 5}
+    # What is gone is cut by nobody a second time.
+    assert replica_remove(replica=replica, actor=actor) == 0
+    assert replica_restart(replica=replica, actor=actor).cut == 0
+    done = replica_running_set(replica=replica, running=False, force=True, actor=actor)
+    assert done.cut == 0
+
+
+def test_a_static_replica_that_is_removed_finishes_what_runs(
+    fleet: Fleet, actor: Actor
+) -> None:
+    replica = fleet.static("http://127.0.0.1:9")
+    publish(replica, 3)
+    assert replica_remove(replica=replica, actor=actor) == 0
+    assert audit("replica.remove") == {"cut": 0}
+
+
 def test_without_redis_the_number_of_cut_requests_is_unknown_and_it_stops(
     fleet: Fleet, actor: Actor, valkey_server: services.Valkey
 ) -> None:
@@ -183,9 +211,13 @@ def test_without_redis_the_number_of_cut_requests_is_unknown_and_it_stops(
         done = replica_running_set(
             replica=replica, running=False, force=True, actor=actor
         )
+        stopped = (done.cut, done.replica.wanted_running)
+        restarted = replica_restart(replica=replica, actor=actor)
+        removed = replica_remove(replica=replica, actor=actor)
     finally:
         valkey_server.start()
-    assert (done.cut, done.replica.wanted_running) == (None, False)
+    assert stopped == (None, False)
+    assert (restarted.cut, removed) == (None, None)
 
 
 def test_a_static_replica_can_be_drained_but_not_stopped(

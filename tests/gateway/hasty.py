@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import sys
 
+from cluster.health import patience
+from routing.balance import state
 from routing.gateway import passive
 from routing.gateway.__main__ import bind
 from routing.gateway.config import GatewayConfig
@@ -13,8 +15,9 @@ from routing.gateway.host import serve
 from routing.gateway.logs import logs_configure
 
 if __name__ == "__main__":
-    passive.HANG_SUSPECT_S /= 10
-    passive.HANG_EJECT_S /= 10
+    for module in (patience, passive, state):
+        vars(module)["HANG_S"] /= 10
+    passive.HANG_EJECT_LATER_S /= 10
     config = GatewayConfig.from_env()
     listening = bind(config)
     logs_configure()
