@@ -80,8 +80,8 @@ def counts_ingest(*, now: float, budget_s: float = 5.0) -> int:
     members = cast("set[bytes]", client.smembers(names.COUNTS_GATEWAYS))
     sizes: list[tuple[int, str]] = []
     for member in members:
-        gateway = member.decode("ascii", "replace")
         try:
+            gateway = member.decode("ascii")
             if not 0 < len(gateway) <= 64:
                 raise ValueError
             sizes.append((client.hlen(names.counts(gateway)), gateway))
@@ -94,11 +94,13 @@ def counts_ingest(*, now: float, budget_s: float = 5.0) -> int:
 
 def _gateway_take(gateway: str, now: float, until: float) -> int:
     """In chunks while there is time; the last one moves the number of the write."""
-    source, _ = TelemetrySource.objects.get_or_create(pk=gateway)
-    seen = source.counts_seq
+    known = TelemetrySource.objects.filter(pk=gateway)
+    seen = known.values_list("counts_seq", flat=True).first()
     waiting = _read(gateway, now)
     if waiting is None:
         return 0
+    if seen is None:
+        seen = TelemetrySource.objects.get_or_create(pk=gateway)[0].counts_seq
     grown = 0
     chunks = list(_chunks(waiting.cells))
     for number, chunk in enumerate(chunks, 1):

@@ -123,7 +123,12 @@ def rows_insert(rows: Sequence[tuple[Any, ...]]) -> None:
 def _copy(rows: Sequence[tuple[Any, ...]]) -> None:
     """A fifth of the cost of INSERT, but it cannot skip what is there already."""
     statement = f"COPY {_TABLE} ({', '.join(COLUMNS)}) FROM STDIN"
-    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+    with (
+        connection.cursor() as cursor,
+        # Django translates the driver's errors in its own methods only.
+        connection.wrap_database_errors,
+        cursor.copy(statement) as copy,
+    ):
         for row in rows:
             copy.write_row(row)
 

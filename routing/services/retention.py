@@ -24,7 +24,7 @@ from routing.models import (
 
 MINUTES_KEPT = timedelta(days=8)
 USAGE_KEPT = timedelta(days=400)
-_CHUNK = 2_000
+_CHUNK = 1_000
 
 
 def telemetry_prune(
@@ -32,18 +32,24 @@ def telemetry_prune(
 ) -> int:
     """Delete what is too old; how many rows. ``pause`` sleeps for so many seconds.
 
-    The time is shared evenly, so that much of one kind does not save another.
+    The time is shared, so that much of one kind does not save another; what one does
+    not need is for the next, the rows of requests last.
     """
     kept = timedelta(days=settings.OUTCOMES_KEPT_DAYS)
     first_kept = request_id_floor(now - kept)
     sources = TelemetrySource.objects.filter(closed_at__lt=now - kept)
     olds: list[QuerySet[Any]] = [
-        OutcomeRecord.objects.filter(id__lt=first_kept).order_by("id"),
         TrafficMinute.objects.filter(minute__lt=now - MINUTES_KEPT).order_by("minute"),
         UsageHour.objects.filter(hour__lt=now - USAGE_KEPT).order_by("hour"),
         sources.order_by("closed_at"),
+        OutcomeRecord.objects.filter(id__lt=first_kept).order_by("id"),
     ]
-    return sum(_prune(old, budget_s / len(olds), pause) for old in olds)
+    until = time.monotonic() + budget_s
+    pruned = 0
+    for kinds_left, old in zip(range(len(olds), 0, -1), olds, strict=True):
+        share_s = (until - time.monotonic()) / kinds_left
+        pruned += _prune(old, share_s, pause)
+    return pruned
 
 
 def request_id_floor(moment: datetime) -> uuid.UUID:
