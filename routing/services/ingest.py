@@ -29,7 +29,7 @@ from routing.services.outcome_stream import Entry, StreamRead, id_order
 from routing.services.sources import source_reopen
 
 # So many rows keep other writers of SQLite waiting for some tens of milliseconds.
-_LINES_MOST = 1_000
+_LINES_MOST = 500
 # A gap as large as this is no gap: at 20 000 requests a second it is half a day.
 GAP_MOST = 10**9
 KEY_USE_EVERY = timedelta(seconds=30)
