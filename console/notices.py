@@ -84,8 +84,8 @@ def _lost(state: Telemetry) -> Notice:
         )
         % {"n": state.lost, "ago": _ago(state.lost_at)},
         _(
-            "They are missing from the list of requests; counts and usage do not "
-            "depend on it. What each gateway lost since its start: %(gateways)s."
+            "They are missing from the list of requests; counts and usage travel "
+            "apart from them. What each gateway lost since its start: %(gateways)s."
         )
         % {"gateways": _named(state.sources, lambda source: source.lost)},
     )
@@ -101,7 +101,10 @@ def _unfinished(state: Telemetry) -> Notice:
             state.unfinished,
         )
         % {"n": state.unfinished},
-        _("How they ended is not known. Gateways: %(gateways)s.")
+        _(
+            "How they ended is not known, and what was counted in the last second may "
+            "be missing. Gateways: %(gateways)s."
+        )
         % {"gateways": _named(state.sources, lambda source: source.unfinished)},
     )
 
@@ -128,5 +131,5 @@ def _named(
     told = sorted((s for s in sources if figure(s)), key=figure, reverse=True)
     words = [f"{source.gateway} ({figure(source)})" for source in told]
     if len(words) > _GATEWAYS_NAMED:
-        words[_GATEWAYS_NAMED:] = ["…"]
+        words[_GATEWAYS_NAMED:] = [f"+{len(words) - _GATEWAYS_NAMED}"]
     return ", ".join(words)
