@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 FLUSH_S = 0.5
 # Handing over to the thread costs more than the writing itself.
-FLUSH_BYTES = 256 * 1024
+FLUSH_BYTES = 1024 * 1024
 HELD_BYTES = 8 * 1024 * 1024
 
 

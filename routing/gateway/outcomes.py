@@ -14,6 +14,8 @@ MIB = 1024 * 1024
 WAITING_BYTES = 8 * MIB
 SENT_BYTES = 4 * MIB
 BATCH_BYTES = 64 * 1024
+# So much is worth a call before its time; each costs as much as a batch does.
+CALL_BYTES = 4 * BATCH_BYTES
 
 
 class SentBatch(NamedTuple):
@@ -44,7 +46,7 @@ class Outcomes:
         self.dropped = 0
         self.dropped_at = 0.0
         self.acknowledged = 0
-        # Set when a batch is full.
+        # Set when so much waits that it should go before its time.
         self.full = asyncio.Event()
 
     @property
@@ -58,7 +60,7 @@ class Outcomes:
         self.emitted += 1
         self._lines.append(line)
         self._line_bytes += len(line)
-        if self._line_bytes >= BATCH_BYTES:
+        if self._line_bytes >= CALL_BYTES:
             self.full.set()
             if self._line_bytes > WAITING_BYTES:
                 self._drop()
@@ -69,8 +71,18 @@ class Outcomes:
             self.dropped += 1
         self.dropped_at = time.monotonic()
 
-    def take(self, *, partly: bool) -> SentBatch | None:
-        """The next batch to send; one that is not full only ``partly``."""
+    def take(self, *, partly: bool) -> list[SentBatch]:
+        """The next batches to send in one call; one that is not full only ``partly``,
+        and as the last one."""
+        batches: list[SentBatch] = []
+        while sum(batch.size for batch in batches) < CALL_BYTES:
+            batch = self._next(partly)
+            if batch is None:
+                break
+            batches.append(batch)
+        return batches
+
+    def _next(self, partly: bool) -> SentBatch | None:
         if self._again:
             batch = self._again.popleft()
         elif self._line_bytes >= BATCH_BYTES or (partly and self._lines):
@@ -79,9 +91,6 @@ class Outcomes:
         else:
             return None
         self._sent.append(batch)
-        while self._kept_bytes > SENT_BYTES and len(self._sent) > 1:
-            # It is in the stream; only if that loses it, it is gone.
-            self._kept_bytes -= self._sent.popleft().size
         return batch
 
     def _batch(self) -> SentBatch:
@@ -95,6 +104,12 @@ class Outcomes:
         fields = batch_fields(self._gateway_id, first, lines)
         flat = tuple(part for pair in fields.items() for part in pair)
         return SentBatch(first, first + len(lines) - 1, flat, size)
+
+    def arrived(self) -> None:
+        """All that was taken is in the stream. Beyond the bound, what is oldest is
+        kept no longer: it is gone only if the stream loses it."""
+        while self._kept_bytes > SENT_BYTES and self._sent:
+            self._kept_bytes -= self._sent.popleft().size
 
     def doubt(self) -> None:
         """Redis may have lost what it was sent: all that is kept goes again."""

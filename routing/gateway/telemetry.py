@@ -174,18 +174,20 @@ class Telemetry:
             self._settled_at = time.monotonic()
 
     async def _send_outcomes(self, partly: bool) -> None:
-        while batch := self.outcomes.take(partly=partly):
-            keys = (names.OUTCOMES, names.OUTCOMES_BYTES, names.OUTCOMES_EPOCH)
-            values = (self._epoch, self._stream_bytes, *batch.fields)
-            dropped, rows = await self._line.call(
-                ("EVALSHA", self._scripts[0], len(keys), *keys, *values),
+        keys = (names.OUTCOMES, names.OUTCOMES_BYTES, names.OUTCOMES_EPOCH)
+        script = ("EVALSHA", self._scripts[0], len(keys), *keys)
+        known = (self._epoch, self._stream_bytes)
+        while batches := self.outcomes.take(partly=partly):
+            *dropped, rows = await self._line.call(
+                *((*script, *known, *batch.fields) for batch in batches),
                 ("HGET", names.OUTCOMES_ACKS, self._gateway_id),
             )
-            if dropped < 0:
+            if min(dropped) < 0:
                 raise EpochChanged
+            self.outcomes.arrived()
             self._acknowledged(rows)
             # What came meanwhile waits until it fills a batch, or for its time.
-            partly = partly and batch.size >= BATCH_BYTES
+            partly = partly and batches[-1].size >= BATCH_BYTES
 
     async def _send_counts(self) -> None:
         # What grows again meanwhile is for the next time.
