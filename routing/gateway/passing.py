@@ -18,7 +18,7 @@ from routing.gateway.failure import Failure
 from routing.gateway.header_lines import EVENT_STREAM
 from routing.gateway.sse import SseReader, error_message, error_refuses
 from routing.gateway.upstream import Answer
-from routing.gateway.usage import TAIL_BYTES, Usage, usage_in_tail
+from routing.gateway.usage import END_BYTES, Usage, usage_at_ends
 
 # A whole answer is held back up to here, so that it can still fail politely.
 WHOLE_BYTES = 256 * 1024
@@ -189,7 +189,8 @@ class WholePassing:
         self.finish_reason = ""
         self._relay = relay
         self._answer = answer
-        self._tail = b""
+        # Of an answer that flows: its first and its last bytes.
+        self._first = self._last = b""
         self._parts: list[bytes] = []
         self._size = 0
         self._flowing = False
@@ -199,7 +200,7 @@ class WholePassing:
         connection = self._relay.exchange.connection
         if self._flowing:
             self._relay.moved()
-            self._tail = (self._tail + data[-TAIL_BYTES:])[-TAIL_BYTES:]
+            self._last = (self._last + data[-END_BYTES:])[-END_BYTES:]
             connection.write(data)
         else:
             self._parts.append(data)
@@ -210,7 +211,7 @@ class WholePassing:
             if self._size > WHOLE_BYTES:
                 self._flow()
         if complete and self._flowing:
-            self.usage = usage_in_tail(self._tail)
+            self.usage = usage_at_ends(self._first, self._last)
             if self._relay.complete(
                 self._answer.status, Ending.COMPLETED, "", connection.bytes_out
             ):
@@ -228,11 +229,10 @@ class WholePassing:
             return
         self._flowing = True
         self._relay.content_reached()
+        held = b"".join(self._parts)
+        self._first, self._last = held[:END_BYTES], held[-END_BYTES:]
         self._relay.exchange.connection.start(
-            self._answer.status,
-            self._lines(),
-            b"".join(self._parts),
-            self._answer.length,
+            self._answer.status, self._lines(), held, self._answer.length
         )
         self._parts.clear()
 

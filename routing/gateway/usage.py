@@ -9,9 +9,9 @@ import msgspec
 
 # No request has more; a larger number is nonsense that no sum should carry on.
 _MOST = 10**12
-# The usage of an answer stands near its end, after all that is long.
-TAIL_BYTES = 1024
-_IN_TAIL = re.compile(rb'"usage"\s*:\s*(\{(?:[^{}]|\{[^{}]*\})*\})')
+# The usage of an answer stands before or after all that is long.
+END_BYTES = 1024
+_USAGE = re.compile(rb'"usage"\s*:\s*(\{(?:[^{}]|\{[^{}]*\})*\})')
 
 
 class Tokens(NamedTuple):
@@ -50,10 +50,10 @@ class Usage(msgspec.Struct):
 _decode = msgspec.json.Decoder(Usage).decode
 
 
-def usage_in_tail(tail: bytes) -> Usage | None:
-    """The usage in the last bytes of an answer that was too long to hold. A quotation
+def usage_at_ends(first: bytes, last: bytes) -> Usage | None:
+    """The usage of an answer that was too long to hold, from both its ends. A quotation
     mark inside a text is escaped, so no text can look like one."""
-    found = _IN_TAIL.findall(tail)
+    found = _USAGE.findall(last) or _USAGE.findall(first)
     try:
         return _decode(found[-1]) if found else None
     except msgspec.DecodeError:
