@@ -146,13 +146,15 @@ def test_a_redis_that_comes_back_with_old_data_loses_nothing(
 def test_an_emptied_redis_gets_everything_again_that_was_not_stored(
     gateway: GatewayProcess, control: ControlPlane, engines: Engines, key: str
 ) -> None:
-    reader = Reader(control.client)
+    reader, name = Reader(control.client), gateway.id
     with traffic(gateway, key) as statuses:
         for turn in range(4):
             more(gateway, statuses)
             if turn % 2:
                 reader.read()
-            more(gateway, statuses, 10)
+            # Something is lost each time that nobody has read.
+            gateway.wait_for(lambda: lines_held(control))
+            gateway.wait_for(lambda: control.client.hlen(names.counts(name)))
             control.client.flushall()
     complete(gateway, reader, len(statuses))
     assert not control.client.exists(names.SNAPSHOT_BODY)
