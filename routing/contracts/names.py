@@ -7,6 +7,7 @@
 ``sluice:gateway:<id>``                 JSON ``GatewayRecord``, expires
 ``sluice:gateway:<id>#metrics``         its figures, for whichever gateway is asked
 ``sluice:gateway:<id>#inflight``        its open requests (``cluster.health.inflight``)
+``sluice:gateway:<id>#draws``           its draws (``contracts.draws``), expires
 ``sluice:gateways``                     sorted set of gateway ids by last renewal
 ``sluice:acks:<epoch>:<revision>``      hash gateway id → Unix time of application
 ``sluice:acks#notices``                 pub/sub: a gateway applied a revision
@@ -46,6 +47,10 @@ def gateway(gateway_id: str) -> str:
 
 def gateway_metrics(gateway_id: str) -> str:
     return f"sluice:gateway:{gateway_id}#metrics"
+
+
+def gateway_draws(gateway_id: str) -> str:
+    return f"sluice:gateway:{gateway_id}#draws"
 
 
 def acks(epoch: int, revision: int) -> str:
