@@ -14,6 +14,7 @@ from routing.contracts.keys import SCOPE_CHOOSE_VERSION, KeyEntry
 from routing.gateway import errors
 from routing.gateway.auth import Auth, Verdict
 from routing.gateway.body import peek
+from routing.gateway.draws import Draws
 from routing.gateway.endpoints import Endpoint
 from routing.gateway.errors import Problem, Refusal
 from routing.gateway.exchange import Exchange
@@ -26,6 +27,7 @@ class Gateway(Host, Protocol):
     """What serving a request needs of the process."""
 
     auth: Auth
+    draws: Draws
 
     @property
     def rng(self) -> Rng: ...
@@ -85,6 +87,9 @@ def forward(
         if candidates.first is not None:
             exchange.first_version = candidates.first.name
             exchange.first_probability = candidates.probability
+            if only is None:
+                name = exchange.first_version
+                gateway.draws.count(router.epoch, route.entry, name)
     except Refusal as refusal:
         exchange.refuse(refusal.problem)
         return
