@@ -4,6 +4,7 @@ node, the prober and the gateways would write it."""
 from __future__ import annotations
 
 import time
+from typing import cast
 
 import msgspec
 
@@ -19,8 +20,9 @@ from cluster.services import (
     version_create,
 )
 from routing.contracts import names
+from routing.contracts.draws import RouteDraws, draws_decode, draws_encode
 from routing.contracts.gateway import GatewayRecord
-from routing.models import ApiKey, Revision, Team
+from routing.models import ApiKey, GenerationServed, Revision, Team
 from routing.selectors import route_get
 from routing.services import key_issue, team_create, weights_set
 
@@ -97,6 +99,50 @@ def gateway_set(
     client = live.redis_client()
     client.set(names.gateway(gateway_id), msgspec.json.encode(record))
     client.zadd(names.GATEWAYS, {gateway_id: now})
+
+
+def draws_set(
+    gateway_id: str,
+    model: str,
+    drawn: dict[str, int],
+    *,
+    generation: int | None = None,
+    epoch: int | None = None,
+    created: int | None = None,
+) -> None:
+    """What a live gateway says that it drew, by the generation in force unless told
+    otherwise."""
+    route = route_get(model=model)
+    newest = Revision.objects.latest("number")
+    draws = RouteDraws(
+        newest.epoch if epoch is None else epoch,
+        int(route.model.created_at.timestamp()) if created is None else created,
+        route.generation if generation is None else generation,
+        drawn,
+    )
+    name = names.gateway_draws(gateway_id)
+    body = cast("bytes | None", live.redis_client().get(name))
+    others = draws_decode(body) if body else {}
+    live.redis_client().set(name, draws_encode(others | {model: draws}))
+
+
+def served_set(
+    model: str,
+    counts: dict[tuple[str, str], int],
+    *,
+    gateway: str = "g1",
+    generation: int | None = None,
+) -> None:
+    """What a gateway served, by (drawn, served) version, as the ingest counts it."""
+    for (first, version), requests in counts.items():
+        GenerationServed.objects.create(
+            model=model,
+            generation=generation or route_get(model=model).generation,
+            gateway=gateway,
+            first_version=first,
+            version=version,
+            requests=requests,
+        )
 
 
 def weights_give(model: str, weights: dict[str, int], reason: str = "") -> None:
