@@ -188,4 +188,7 @@ def fleet_fill() -> Model:
     team_with_key()
     gateway_set("local-1")
     gateway_set("local-2")
+    draws_set("local-1", "qwen3-8b", {"v1": 402, "v2": 98})
+    draws_set("local-2", "qwen3-8b", {"v1": 401, "v2": 99})
+    served_set("qwen3-8b", {("v1", "v1"): 790, ("v2", "v2"): 180, ("v2", "v1"): 12})
     return qwen

@@ -20,11 +20,13 @@ from cluster.models import Model as ModelRow
 from cluster.selectors.audit import audit_list
 from cluster.services import model_create, version_create
 from console import history
+from console.measured import check_mark, checks
 from console.pages import actor_of, refusal_add
 from console.pages.overview import model_rows
 from console.shares import slices
 from console.status import model_mark, version_mark
 from routing.selectors.fleet import fleet_list, model_view
+from routing.selectors.measured import measured_list
 
 _PATHS = {
     Kind.CHAT: "chat/completions",
@@ -118,11 +120,19 @@ def model_list(request: HttpRequest) -> HttpResponse:
 @require_safe
 def model(request: HttpRequest, model: str) -> HttpResponse:
     view = model_view(model=model)
+    name = view.model.name
+    measured = measured_list(model=name)[name]
+    served = {share.version: share for share in measured.shares}
     context = {
         "view": view,
+        "measured": measured,
+        "check": check_mark((checks(model=name) or {}).get(name)),
         "mark": model_mark(view),
         "slices": slices((part.version.name, part.weight_bp) for part in view.versions),
-        "versions": [(part, version_mark(part)) for part in view.versions],
+        "versions": [
+            (part, version_mark(part), served.get(part.version.name))
+            for part in view.versions
+        ],
         "call": call_example(request, view.model),
         "changes": history.entries(audit_list(target=view.model.name)[:5]),
     }
