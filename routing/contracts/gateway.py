@@ -17,6 +17,8 @@ class GatewayRecord(msgspec.Struct, frozen=True):
     applied_at: float
     in_flight: int = 0
     draining: bool = False
+    emitted: int = 0
+    dropped: int = 0
 
 
 def gateway_decode(body: bytes) -> GatewayRecord:

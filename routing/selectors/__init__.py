@@ -16,10 +16,13 @@ from routing.selectors.routes import (
     route_view,
 )
 from routing.selectors.teams import key_get, key_list_valid, team_get
+from routing.selectors.telemetry import Alarm, Telemetry, telemetry_state
 
 __all__ = [
+    "Alarm",
     "Applied",
     "RouteView",
+    "Telemetry",
     "applied_state",
     "gateway_list",
     "generation_list",
@@ -32,4 +35,5 @@ __all__ = [
     "route_get",
     "route_view",
     "team_get",
+    "telemetry_state",
 ]
