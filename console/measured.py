@@ -25,12 +25,12 @@ from routing.selectors.measured import (
     RouteCheck,
     RouteMeasured,
     VersionShare,
-    behind_s,
     check_list,
 )
+from routing.selectors.telemetry import telemetry_state
 
 # What waits longer than this to be counted is told; the ingest runs every second.
-BEHIND_LEAST_S = 10
+LAG_TOLD_S = 10
 # Below so many requests the page says that the intervals are wide.
 FEW = 100
 
@@ -124,13 +124,12 @@ def _failovers(measured: RouteMeasured) -> list[str]:
 
 def _stale() -> str:
     """Why newer requests may be missing; empty when they are not."""
-    try:
-        late_s = behind_s()
-    except redis.RedisError:
+    lag_s = telemetry_state().lag_s
+    if lag_s is None:
         return _("Redis does not answer: newer requests are not counted.")
-    if late_s < BEHIND_LEAST_S:
+    if lag_s < LAG_TOLD_S:
         return ""
-    return _("The requests of the last %(n)d s are not counted yet.") % {"n": late_s}
+    return _("The requests of the last %(n)d s are not counted yet.") % {"n": lag_s}
 
 
 def _percent(share: float) -> str:

@@ -152,20 +152,7 @@ def split_list(*, model: str = "") -> list[Split]:
     ]
 
 
-# How late, how many ----------------------------------------------------------------
-
-
-def behind_s() -> float:
-    """The age of the oldest outcome that waits to be counted, 0 for none. May raise
-    RedisError."""
-    pipeline: Any = redis_client().pipeline(transaction=False)
-    pipeline.time()
-    pipeline.xrange(names.OUTCOMES, count=1)
-    (seconds, _micros), waiting = pipeline.execute()
-    if not waiting:
-        return 0.0
-    written_ms = int(waiting[0][0].partition(b"-")[0])
-    return max(0.0, float(seconds) - written_ms / 1000)
+# How many ------------------------------------------------------------------------
 
 
 def draws_per_minute(*, model: str) -> float | None:

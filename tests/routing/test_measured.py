@@ -19,7 +19,6 @@ from routing.models import TelemetryCursor, TrafficMinute
 from routing.selectors.measured import (
     RouteCheck,
     RouteMeasured,
-    behind_s,
     check_list,
     draws_per_minute,
     measured_list,
@@ -190,15 +189,6 @@ def test_all_routes_cost_as_many_queries_as_one() -> None:
     for number in range(12):
         fleet.model_add(f"m{number}", "v1", "v2")
     assert cost() == few <= 10
-
-
-def test_the_age_of_what_waits_to_be_counted(valkey: redis.Redis) -> None:
-    assert behind_s() == 0
-    valkey.xadd(names.OUTCOMES, {"x": "y"})
-    assert 0 <= behind_s() < 60
-    valkey.delete(names.OUTCOMES)
-    valkey.xadd(names.OUTCOMES, {"x": "y"}, id="1000-1")
-    assert behind_s() > 10**6
 
 
 def test_the_rate_is_of_the_last_whole_minutes_and_unknown_before_any() -> None:
