@@ -12,6 +12,9 @@ from routing.gateway.header_lines import JSON, header_lines
 from routing.gateway.http_server import HttpServer
 from routing.gateway.ids import client_request_id
 from routing.gateway.request import Request
+from routing.gateway.usage import Tokens
+
+_UNCOUNTED = Tokens()
 
 
 class Sink(Protocol):
@@ -34,17 +37,21 @@ class Forwarding(Protocol):
 class Exchange:
     """What is known of a request so far; becomes exactly one outcome.
 
-    ``first_byte_at`` and ``first_content_at`` are monotonic seconds.
+    Moments (``…_at``) are monotonic seconds, None until they come.
 
     ``forwarding`` is set while a replica works for it. Everything that ends the
     request calls ``close``; only the first call counts.
     """
 
     __slots__ = (
+        "admitted_at",
         "attempts",
+        "authorized_at",
+        "chosen",
         "client",
         "closed",
         "connection",
+        "finish_reason",
         "first_byte_at",
         "first_content_at",
         "first_probability",
@@ -52,6 +59,7 @@ class Exchange:
         "forwarding",
         "generation",
         "key",
+        "last_byte_at",
         "model",
         "replica",
         "request",
@@ -76,12 +84,23 @@ class Exchange:
         self.revision = self.generation = 0
         self.first_version = self.version = self.replica = ""
         self.first_probability = 0.0
+        self.chosen = self.streamed = False
         self.attempts: list[Attempt] = []
-        self.streamed = False
+        self.authorized_at: float | None = None
+        self.admitted_at: float | None = None
         self.first_byte_at: float | None = None
         self.first_content_at: float | None = None
-        self.tokens: tuple[int | None, int | None] = (None, None)
+        self.last_byte_at: float | None = None
+        self.tokens = _UNCOUNTED
+        self.finish_reason = ""
         connection.exchange = self
+
+    def tries(self, version: str, replica: str, now: float) -> None:
+        """An attempt begins; what came of the one before is past."""
+        self.version, self.replica = version, replica
+        if self.admitted_at is None:
+            self.admitted_at = now
+        self.first_byte_at = None
 
     def refuse(self, problem: Problem, ending: Ending = Ending.REFUSED) -> None:
         """Answer with an error; only before anything else was answered."""
@@ -133,7 +152,8 @@ class Exchange:
     def _outcome(
         self, status: int, ending: Ending, code: str, bytes_out: int
     ) -> Outcome:
-        request = self.request
+        request, tokens = self.request, self.tokens
+        since = request.arrived
         return Outcome(
             request_id=request.id,
             at=request.at,
@@ -152,20 +172,28 @@ class Exchange:
             generation=self.generation,
             first_version=self.first_version,
             first_probability=self.first_probability,
+            chosen=self.chosen,
             version=self.version,
             replica=self.replica,
             attempts=tuple(self.attempts),
             streamed=self.streamed,
-            first_byte_ms=self._ms_until(self.first_byte_at),
-            first_content_ms=self._ms_until(self.first_content_at),
-            duration_ms=round((time.monotonic() - request.arrived) * 1000, 3),
-            prompt_tokens=self.tokens[0],
-            completion_tokens=self.tokens[1],
-            bytes_in=len(request.body),
+            received_ms=_ms(since, request.complete_at),
+            authorized_ms=_ms(since, self.authorized_at),
+            admitted_ms=_ms(since, self.admitted_at),
+            first_byte_ms=_ms(since, self.first_byte_at),
+            first_content_ms=_ms(since, self.first_content_at),
+            last_byte_ms=_ms(since, self.last_byte_at),
+            duration_ms=round((time.monotonic() - since) * 1000, 3),
+            prompt_tokens=tokens.prompt,
+            completion_tokens=tokens.completion,
+            cached_tokens=tokens.cached,
+            estimated=tokens.estimated,
+            finish_reason=self.finish_reason,
+            bytes_in=request.size,
             bytes_out=bytes_out,
         )
 
-    def _ms_until(self, moment: float | None) -> float | None:
-        if moment is None:
-            return None
-        return round((moment - self.request.arrived) * 1000, 3)
+
+def _ms(since: float, moment: float | None) -> float | None:
+    """Milliseconds with three digits."""
+    return None if moment is None else round((moment - since) * 1000, 3)

@@ -46,6 +46,10 @@ class Gauges(msgspec.Struct, frozen=True):
     snapshot_epoch: int = 0
     redis_up: bool = False
     log_dropped: int = 0
+    outcomes_dropped: int = 0
+    outcomes_waiting: int = 0
+    cells_waiting: int = 0
+    unacknowledged_s: float = 0.0
     snapshots_ignored: int = 0
     # Replica id → the word for its state.
     replica_states: dict[str, str] = {}
@@ -168,8 +172,32 @@ class Metrics:
             (
                 "sluice_outcomes_dropped_total",
                 "counter",
-                "Outcomes that did not fit into the access log's buffer.",
+                "Outcomes that were not sent because too many waited.",
+                gauges.outcomes_dropped,
+            ),
+            (
+                "sluice_access_log_dropped_total",
+                "counter",
+                "Lines that did not fit into the access log's buffer.",
                 gauges.log_dropped,
+            ),
+            (
+                "sluice_outcomes_waiting",
+                "gauge",
+                "Outcomes that are not in the stream yet.",
+                gauges.outcomes_waiting,
+            ),
+            (
+                "sluice_count_cells_waiting",
+                "gauge",
+                "Counts that the database does not hold as they are now.",
+                gauges.cells_waiting,
+            ),
+            (
+                "sluice_unacknowledged_seconds",
+                "gauge",
+                "Since when nothing was stored of outcomes and counts that wait.",
+                gauges.unacknowledged_s,
             ),
             (
                 "sluice_snapshots_ignored_total",
