@@ -98,9 +98,9 @@ def forward(
         if candidates.first is not None:
             exchange.first_version = candidates.first.name
             exchange.first_probability = candidates.probability
-            if only is None:
-                name = exchange.first_version
-                gateway.draws.count(router.epoch, route.entry, name)
+            if not exchange.chosen:
+                version = candidates.first.name
+                gateway.draws.count(router.epoch, route.entry, version)
     except Refusal as refusal:
         exchange.refuse(refusal.problem)
         return
