@@ -4,9 +4,11 @@ node, the prober and the gateways would write it."""
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from typing import cast
 
 import msgspec
+from django.utils import timezone
 
 from cluster import live
 from cluster.actor import Actor
@@ -22,7 +24,14 @@ from cluster.services import (
 from routing.contracts import names
 from routing.contracts.draws import RouteDraws, draws_decode, draws_encode
 from routing.contracts.gateway import GatewayRecord
-from routing.models import ApiKey, GenerationServed, Revision, Team
+from routing.models import (
+    ApiKey,
+    GenerationServed,
+    Revision,
+    Team,
+    TelemetryCursor,
+    TrafficMinute,
+)
 from routing.selectors import route_get
 from routing.services import key_issue, team_create, weights_set
 
@@ -142,6 +151,28 @@ def served_set(
             first_version=first,
             version=version,
             requests=requests,
+        )
+
+
+def minutes_set(model: str, *, per_minute: int) -> None:
+    """Drawn requests of the last minutes and of the current one, as counted."""
+    now = timezone.now()
+    TelemetryCursor.objects.get_or_create(pk=1, defaults={"moved_at": now})
+    minute = now.replace(second=0, microsecond=0)
+    for ago in range(-1, 8):
+        TrafficMinute.objects.create(
+            minute=minute - timedelta(minutes=ago),
+            gateway="g1",
+            model=model,
+            generation=route_get(model=model).generation,
+            first_version="v1",
+            share_bp=8000,
+            chosen=False,
+            version="v1",
+            team="t",
+            key="k",
+            ending="completed",
+            requests=per_minute,
         )
 
 

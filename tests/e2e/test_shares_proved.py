@@ -19,7 +19,9 @@ from cluster import live
 from cluster.health import Probe, ProbeAxis
 from cluster.models import Replica, Version
 from cluster.services import replica_create
+from console.measured import share_warnings
 from routing.evidence.shares import Agreement, shares_check
+from routing.selectors import gateway_list
 from routing.selectors.applied import route_applied
 from routing.selectors.measured import RouteMeasured, check_list, measured_list
 from routing.services import counts_ingest, key_issue, team_create
@@ -239,3 +241,45 @@ def test_an_ejected_replica_moves_no_share_and_an_empty_version_is_explained(
     assert (failover.drawn, failover.served) == ("v2", "v1")
     assert failover.requests == failover.of == check.drawn["v2"]
     assert not holds(measured) and check.agreement is Agreement.HOLDS
+
+
+def test_a_gateway_that_ignores_the_weights_is_found_and_named(
+    cluster: Cluster,
+) -> None:
+    """One of the two draws the first listed version always: 70/30 served as 100/0."""
+    cluster.open("v1", "v2")
+    stubborn = cluster.gateways[1]
+    stubborn.stop()
+    stubborn.module = "tests.gateway.stubborn"
+    stubborn.start()
+    eventually(lambda: len(gateway_list()) == 2, within_s=10)
+    cluster.split(v1=7000, v2=3000)
+    cluster.call(200)
+    eventually(lambda: check_list(model="m")["m"].together.n == 200, within_s=5)
+    (failing,) = check_list(model="m")["m"].failing
+    assert failing.gateway == stubborn.id
+    ((code, sentence),) = share_warnings()
+    assert code == "share_check"
+    assert sentence.startswith(f"m: Gateway {stubborn.id}: v2 was drawn for 0")
+    # The one that is at fault goes, and with it the alarm.
+    stubborn.signal()
+    assert stubborn.ended() == 0
+    assert share_warnings() == []
+
+
+def test_a_slow_version_is_not_accused_of_getting_too_little(cluster: Cluster) -> None:
+    """Nothing that v2 got has ended, so all that was counted is of v1."""
+    cluster.open("v1", "v2")
+    cluster.split(v1=5000, v2=5000)
+    (slow,) = cluster.engines["v2"]
+    slow.set(delay_headers_ms=60_000)
+    gateway = cluster.gateways[0]
+    with ExitStack() as stack:
+        for _ in range(120):
+            stack.enter_context(gateway.raw_chat(cluster.key, "m"))
+        eventually(lambda: check_list(model="m")["m"].together.n == 120, within_s=20)
+        drawn = check_list(model="m")["m"].drawn
+        measured = cluster.measured(drawn["v1"])
+        assert [share.requests for share in measured.shares[:2]] == [drawn["v1"], 0]
+        assert shares_check({"v1": drawn["v1"]}, {"v1": 5000, "v2": 5000}).fails
+        assert check_list(model="m")["m"].agreement is Agreement.HOLDS
