@@ -26,8 +26,9 @@ from cluster.live import redis_client
 from cluster.models import Model
 from cluster.selectors import replica_list, replica_views
 from console.measured import share_warnings
+from console.notices import notices
 from routing.models import Revision, Team
-from routing.selectors import applied_state, key_list_valid
+from routing.selectors import Alarm, applied_state, key_list_valid, telemetry_state
 from routing.selectors.measured import check_list
 
 
@@ -52,7 +53,9 @@ def readyz(request: HttpRequest) -> HttpResponse:
     but taking the console away too would help nobody to mend it.
     """
     reasons = [*_database_reasons(), *_redis_reasons()]
-    warnings = [] if reasons else [*_gateway_warnings(), *_share_warnings()]
+    warnings: list[Reason] = []
+    if not reasons:
+        warnings = [*_gateway_warnings(), *_share_warnings(), *_notice_warnings()]
     body = {
         "status": "not ready" if reasons else "ready",
         "reasons": [reason._asdict() for reason in reasons],
@@ -119,6 +122,11 @@ def _share_warnings() -> list[Reason]:
         return [Reason("share_check", "The shares cannot be checked.")]
 
 
+def _notice_warnings() -> list[Reason]:
+    """What the pages say too, without what only people who are logged in may know."""
+    return [Reason(notice.code, notice.title) for notice in notices()]
+
+
 class Metric(NamedTuple):
     """One Prometheus gauge; samples are pairs of labels, as text, and a value."""
 
@@ -139,6 +147,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
             part = read()
         up = [("", int(bool(part)))]
         found += [Metric(f"{source}_up", f"Whether the {source} answers.", up), *part]
+    found += _outcome_metrics()
     lines: list[str] = []
     for metric in found:
         name = f"sluice_{metric.name}"
@@ -192,4 +201,34 @@ def _live_metrics() -> list[Metric]:
         ),
         Metric("replicas", "Replicas by the state that the router sees.", states),
         Metric("replica_state", "1 for the state that a replica is in.", each),
+    ]
+
+
+def _outcome_metrics() -> list[Metric]:
+    """What is late or lost on the way from the gateways into the database."""
+    state = telemetry_state()
+    alarms = [
+        (f'{{alarm="{alarm.value}"}}', int(alarm in state.alarms)) for alarm in Alarm
+    ]
+    found = [Metric("outcomes_alarm", "1 for what somebody should look at.", alarms)]
+    figures: dict[str, tuple[str, float | None]] = {
+        "lag_seconds": ("The age of the oldest outcome that waits.", state.lag_s),
+        "stream_bytes": ("The size of what waits in Redis.", state.stream_bytes),
+    }
+    if state.readable:
+        figures |= {
+            "lost": (
+                "Outcomes lost by gateways that lost one in the last 24 h.",
+                state.lost,
+            ),
+            "unfinished": (
+                "Requests left open by gateways that ended in the last 24 h.",
+                state.unfinished,
+            ),
+            "foreign": ("Entries and lines that no gateway wrote.", state.foreign),
+        }
+    return found + [
+        Metric(f"outcomes_{name}", text, [("", round(value))])
+        for name, (text, value) in figures.items()
+        if value is not None
     ]

@@ -38,7 +38,8 @@ class Telemetry:
     ``lag_s`` is the age of the oldest outcome that waits in Redis, 0 for none and None
     while Redis does not say; ``stream_bytes`` what waits there. ``trouble`` is what
     the database said when it refused to take it within the last minute, empty for
-    nothing. ``sources`` are the gateways that lost something, or ended with requests
+    nothing; without ``readable`` it cannot even be read, and the figures after are
+    unknown. ``sources`` are the gateways that lost something, or ended with requests
     open, within the last 24 h. ``lost`` counts rows over the life of these processes,
     of which the newest went at ``lost_at``: rows lost by the same process before that
     day are among them. ``foreign`` counts what no gateway wrote, ever.
@@ -48,6 +49,7 @@ class Telemetry:
     lag_s: float | None
     stream_bytes: int | None
     trouble: str
+    readable: bool
     sources: tuple[TelemetrySource, ...]
     lost: int
     lost_at: datetime | None
@@ -93,6 +95,7 @@ def telemetry_state(*, now: datetime | None = None) -> Telemetry:
         lag_s=stream.lag_s if stream else None,
         stream_bytes=stream.size if stream else None,
         trouble=trouble,
+        readable=not database.trouble,
         sources=database.sources,
         lost=sum(source.lost for source in losers),
         lost_at=lost_at,
@@ -139,5 +142,5 @@ def _database_state(since: datetime) -> _Database:
         sources = tuple(TelemetrySource.objects.filter(told).order_by("-lost_at", "pk"))
         cursor = TelemetryCursor.objects.filter(pk=1).first()
     except DatabaseError as error:
-        return _Database((), 0, str(error))
+        return _Database((), 0, str(error) or "no answer")
     return _Database(sources, cursor.foreign if cursor else 0, "")
