@@ -7,9 +7,11 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from cluster.health import Admin
+from routing.balance.router import Router
+from routing.balance.state import ReplicaStates
 from routing.contracts import names
 from routing.contracts.draws import RouteDraws, draws_decode
-from routing.contracts.snapshot import RouteEntry
+from routing.contracts.snapshot import RouteEntry, Snapshot
 from routing.gateway.draws import Draws
 from tests.fakes.engine import MockEngine
 from tests.gateway import world
@@ -88,11 +90,21 @@ def test_a_new_generation_counts_from_nothing_and_a_dead_gateway_says_nothing(
         assert not control.client.exists(name)
 
 
+def drawn_by(draws: Draws, epoch: int, entry: RouteEntry) -> dict[str, int]:
+    snapshot = Snapshot(1, epoch, 1, 0.0, (entry,))
+    router = Router.compile(snapshot, ReplicaStates())
+    return draws.current(router)["m"].drawn
+
+
 def test_a_generation_of_another_life_of_the_model_or_database_is_another() -> None:
     entry = route("m", {"v1": (10_000, [])})
     draws = Draws()
     for epoch, other in ((1, entry), (1, replace(entry, created=9)), (2, entry)):
         draws.count(epoch, other, "v1")
         draws.count(epoch, other, "v1")
-        assert draws._routes["m"].drawn == {"v1": 2}
+        assert drawn_by(draws, epoch, other) == {"v1": 2}
+    # The same generation in a later revision goes on.
+    same = replace(entry, versions=())
+    draws.count(2, same, "v1")
+    assert drawn_by(draws, 2, same) == {"v1": 3}
     assert draws.current(None) == {}
