@@ -49,7 +49,7 @@ class Tier(enum.StrEnum):
     OUT = "out"
 
 
-class Choice(msgspec.Struct, frozen=True, omit_defaults=True):
+class Choice(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """How the replica of one attempt was chosen among those of its version.
 
     ``of`` counts the replicas of the tier that were not tried yet, ``total`` all of
@@ -66,7 +66,7 @@ class Choice(msgspec.Struct, frozen=True, omit_defaults=True):
     other_cost: float = 0.0
 
 
-class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
+class Attempt(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One try on one replica; ``error`` is empty for the one that served.
 
     Milliseconds. ``at_ms`` runs from the arrival of the request; ``connect_ms`` is
@@ -82,7 +82,7 @@ class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
     choice: Choice | None = None
 
 
-class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Exactly one is emitted for each request that reached the gateway.
 
     ``first_version`` is the version that was drawn, ``first_probability`` the

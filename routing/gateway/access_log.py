@@ -12,7 +12,8 @@ import os
 from concurrent.futures import Future, ThreadPoolExecutor
 
 FLUSH_S = 0.5
-FLUSH_BYTES = 64 * 1024
+# Handing over to the thread costs more than the writing itself.
+FLUSH_BYTES = 256 * 1024
 HELD_BYTES = 8 * 1024 * 1024
 
 

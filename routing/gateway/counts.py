@@ -49,8 +49,9 @@ class Counts:
         self.acknowledged = 0
 
     @property
-    def changed(self) -> bool:
-        return bool(self._changed)
+    def changed(self) -> int:
+        """How many cells grew since they were last written."""
+        return len(self._changed)
 
     @property
     def waiting(self) -> int:
@@ -84,11 +85,9 @@ class Counts:
         _add(tally.figures, outcome)
 
     def take(self) -> dict[str | bytes, int | bytes]:
-        """The fields of the next write, at most ``WRITE_CELLS`` cells and the number
-        of the write; empty when nothing changed."""
+        """The fields of the next write: at most ``WRITE_CELLS`` cells that changed, and
+        the number of the write."""
         tallies = self._changed[:WRITE_CELLS]
-        if not tallies:
-            return {}
         del self._changed[:WRITE_CELLS]
         self._seq += 1
         for tally in tallies:

@@ -154,46 +154,53 @@ class Exchange:
     ) -> Outcome:
         request, tokens = self.request, self.tokens
         since = request.arrived
+        # By position, in the order of its fields: naming so many costs more than all
+        # the rest of an outcome.
         return Outcome(
-            request_id=request.id,
-            at=request.at,
-            gateway=self.sink.id,
-            method=request.method,
-            path=request.path[:200],
-            status=status,
-            ending=ending,
-            code=code,
-            client=self.client,
-            client_request_id=client_request_id(request.headers.get(b"x-request-id")),
-            team=self.team,
-            key=self.key,
-            model=self.model,
-            revision=self.revision,
-            generation=self.generation,
-            first_version=self.first_version,
-            first_probability=self.first_probability,
-            chosen=self.chosen,
-            version=self.version,
-            replica=self.replica,
-            attempts=tuple(self.attempts),
-            streamed=self.streamed,
-            received_ms=_ms(since, request.complete_at),
-            authorized_ms=_ms(since, self.authorized_at),
-            admitted_ms=_ms(since, self.admitted_at),
-            first_byte_ms=_ms(since, self.first_byte_at),
-            first_content_ms=_ms(since, self.first_content_at),
-            last_byte_ms=_ms(since, self.last_byte_at),
-            duration_ms=round((time.monotonic() - since) * 1000, 3),
-            prompt_tokens=tokens.prompt,
-            completion_tokens=tokens.completion,
-            cached_tokens=tokens.cached,
-            estimated=tokens.estimated,
-            finish_reason=self.finish_reason,
-            bytes_in=request.size,
-            bytes_out=bytes_out,
+            request.id,
+            request.at,
+            self.sink.id,
+            request.method,
+            request.path[:200],
+            status,
+            ending,
+            code,
+            self.client,
+            client_request_id(request.headers.get(b"x-request-id")),
+            self.team,
+            self.key,
+            self.model,
+            self.revision,
+            self.generation,
+            self.first_version,
+            self.first_probability,
+            self.chosen,
+            self.version,
+            self.replica,
+            tuple(self.attempts),
+            self.streamed,
+            _ms(since, request.complete_at),
+            _ms(since, self.authorized_at),
+            0.0,
+            _ms(since, self.admitted_at),
+            _ms(since, self.first_byte_at),
+            _ms(since, self.first_content_at),
+            _ms(since, self.last_byte_at),
+            ms_between(since, time.monotonic()),
+            tokens.prompt,
+            tokens.completion,
+            tokens.cached,
+            tokens.estimated,
+            self.finish_reason,
+            request.size,
+            bytes_out,
         )
 
 
+def ms_between(since: float, moment: float) -> float:
+    """Milliseconds with three digits; ``round`` would take three times as long."""
+    return int((moment - since) * 1e6 + 0.5) / 1000
+
+
 def _ms(since: float, moment: float | None) -> float | None:
-    """Milliseconds with three digits."""
-    return None if moment is None else round((moment - since) * 1000, 3)
+    return None if moment is None else int((moment - since) * 1e6 + 0.5) / 1000

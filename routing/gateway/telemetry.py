@@ -11,8 +11,8 @@ import time
 from routing.contracts import names
 from routing.contracts.counts import COUNTS_WRITE
 from routing.contracts.outcome import BATCH_APPEND_IN_EPOCH, Outcome
-from routing.gateway.counts import Counts
-from routing.gateway.outcomes import Outcomes
+from routing.gateway.counts import WRITE_CELLS, Counts
+from routing.gateway.outcomes import BATCH_BYTES, Outcomes
 from routing.gateway.redis_line import RedisLine
 from routing.gateway.redis_link import REDIS_ERRORS
 
@@ -184,9 +184,13 @@ class Telemetry:
             if dropped < 0:
                 raise EpochChanged
             self._acknowledged(rows)
+            # What came meanwhile waits until it fills a batch, or for its time.
+            partly = partly and batch.size >= BATCH_BYTES
 
     async def _send_counts(self) -> None:
-        while fields := self.counts.take():
+        # What grows again meanwhile is for the next time.
+        for _ in range(0, self.counts.changed, WRITE_CELLS):
+            fields = self.counts.take()
             keys = (
                 names.counts(self._gateway_id),
                 names.COUNTS_GATEWAYS,
