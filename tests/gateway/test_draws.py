@@ -15,6 +15,7 @@ from routing.contracts.snapshot import RouteEntry, Snapshot
 from routing.gateway.draws import Draws
 from tests.fakes.engine import MockEngine
 from tests.gateway import world
+from tests.gateway.scene import Scene
 from tests.gateway.world import ControlPlane, GatewayProcess, route
 
 Engines = tuple[MockEngine, MockEngine]
@@ -88,6 +89,24 @@ def test_a_new_generation_counts_from_nothing_and_a_dead_gateway_says_nothing(
         gateway.signal()
         assert gateway.ended() == 0
         assert not control.client.exists(name)
+
+
+def test_draws_outlive_a_killed_and_an_emptied_redis(scene: Scene) -> None:
+    """What was drawn meanwhile is told when Redis is back."""
+    gateway = scene.gateways[0]
+
+    def told() -> int:
+        draws = published(scene.control, gateway).get("m")
+        return sum(draws.drawn.values()) if draws is not None else 0
+
+    scene.served(gateway, 5)
+    scene.until(lambda: told() == 5)
+    scene.control.valkey.kill()
+    scene.served(gateway, 7)
+    scene.control.valkey.start()
+    scene.until(lambda: told() == 12, within_s=15)
+    scene.control.client.delete(names.gateway_draws(gateway.id))
+    scene.until(lambda: told() == 12)
 
 
 def drawn_by(draws: Draws, epoch: int, entry: RouteEntry) -> dict[str, int]:
