@@ -29,7 +29,7 @@ from console.measured import share_warnings
 from console.notices import notices
 from routing.models import Revision, Team
 from routing.selectors import Alarm, applied_state, key_list_valid, telemetry_state
-from routing.selectors.measured import check_list
+from routing.selectors.measured import check_list, split_list
 
 
 class Reason(NamedTuple):
@@ -181,7 +181,7 @@ def _live_metrics() -> list[Metric]:
         for view in views
         if view.state
     ]
-    shares = [(f'{{model="{c.model}"}}', c) for c in check_list().values()]
+    shares = [(f'{{model="{c.model}"}}', c) for c in check_list(split_list()).values()]
     return [
         Metric(
             "share_check",

@@ -6,7 +6,7 @@ Pages, API, metrics and ``/readyz`` tell the same, because they read the same va
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -24,10 +24,12 @@ from routing.selectors.measured import (
     GatewayCheck,
     RouteCheck,
     RouteMeasured,
+    Split,
     VersionShare,
     check_list,
+    split_list,
 )
-from routing.selectors.telemetry import telemetry_state
+from routing.selectors.telemetry import outcomes_lag_s
 
 # What waits longer than this to be counted is told; the ingest runs every second.
 LAG_TOLD_S = 10
@@ -124,7 +126,7 @@ def _failovers(measured: RouteMeasured) -> list[str]:
 
 def _stale() -> str:
     """Why newer requests may be missing; empty when they are not."""
-    lag_s = telemetry_state().lag_s
+    lag_s = outcomes_lag_s()
     if lag_s is None:
         return _("Redis does not answer: newer requests are not counted.")
     if lag_s < LAG_TOLD_S:
@@ -140,10 +142,10 @@ def _percent(share: float) -> str:
 # The standing check ----------------------------------------------------------------
 
 
-def checks(*, model: str = "") -> dict[str, RouteCheck] | None:
+def checks(splits: Sequence[Split]) -> dict[str, RouteCheck] | None:
     """By model; None while Redis is away."""
     try:
-        return check_list(model=model)
+        return check_list(splits)
     except redis.RedisError:
         return None
 
@@ -253,7 +255,7 @@ def share_warnings() -> list[tuple[str, str]]:
 
     Nothing while Redis is away: that is told by whoever asks Redis.
     """
-    found = checks() or {}
+    found = checks(split_list()) or {}
     with translation.override("en"):
         return [
             ("share_check", f"{check.model}: {check_mark(check).sentence}")

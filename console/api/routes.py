@@ -16,7 +16,7 @@ from console.api.shapes import WRITE, Input, Page, answers
 from routing import services
 from routing.evidence.shares import Agreement
 from routing.selectors import applied_state, generation_list, route_get, route_view
-from routing.selectors.measured import check_list, measured_list
+from routing.selectors.measured import Split, check_list, measured_list, split_list
 
 router = Router(tags=["Traffic"])
 
@@ -56,11 +56,11 @@ class Measured(BaseModel):
     """What all gateways served since the generation was applied, without the requests
     whose client chose the version. Everything but ``n`` is by version, empty while
     ``n`` is 0: ``shares`` in basis points that sum to 10 000, ``intervals`` with the
-    bounds of 95 % confidence, ``requests`` as counted."""
+    lower and upper bound of 95 % confidence, ``requests`` as counted."""
 
     n: int
     shares: dict[str, int]
-    intervals: dict[str, tuple[int, int]]
+    intervals: dict[str, list[int]]
     requests: dict[str, int]
 
 
@@ -142,20 +142,20 @@ def _applied() -> Applied | None:
     return Applied(revision=state.revision, gateways=state.gateways, of=state.of)
 
 
-def _measured(name: str) -> Measured:
-    found = measured_list(model=name)[name]
+def _measured(splits: list[Split], name: str) -> Measured:
+    found = measured_list(splits)[name]
     shares = found.shares if found.n else []
     return Measured(
         n=found.n,
         shares={share.version: share.share_bp for share in shares},
-        intervals={s.version: (s.low_bp, s.high_bp) for s in shares},
+        intervals={s.version: [s.low_bp, s.high_bp] for s in shares},
         requests={share.version: share.requests for share in shares},
     )
 
 
-def _check(name: str) -> Checked | None:
+def _check(splits: list[Split], name: str) -> Checked | None:
     try:
-        found = check_list(model=name)[name]
+        found = check_list(splits)[name]
     except redis.RedisError:
         return None
     chi = found.together.chi_square
@@ -181,12 +181,14 @@ def _check(name: str) -> Checked | None:
 def _weights(name: str, response: HttpResponse) -> WeightsOut:
     view = route_view(model=name)
     response["ETag"] = f'"{view.route.generation}"'
+    name = view.route.model.name
+    splits = split_list(model=name)
     return WeightsOut(
         generation=view.route.generation,
         wanted={version.name: weight_bp for version, weight_bp in view.weights},
         applied=_applied(),
-        measured=_measured(view.route.model.name),
-        check=_check(view.route.model.name),
+        measured=_measured(splits, name),
+        check=_check(splits, name),
     )
 
 

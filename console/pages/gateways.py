@@ -13,7 +13,7 @@ from console.status import Mark
 from routing.contracts.gateway import GatewayRecord
 from routing.models import Revision
 from routing.selectors import gateway_list, revision_list
-from routing.selectors.measured import RouteCheck
+from routing.selectors.measured import RouteCheck, split_list
 
 _REVISIONS = 50
 
@@ -22,7 +22,7 @@ _REVISIONS = 50
 def gateways(request: HttpRequest) -> HttpResponse:
     """``?before=`` a revision number pages through the older ones."""
     newest = Revision.objects.only("number", "epoch").first()
-    found = list((checks() or {}).values())
+    found = list((checks(split_list()) or {}).values())
     context: dict[str, object] = {
         "gateways": _gateways(found),
         "newest": newest,

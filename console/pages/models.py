@@ -26,7 +26,7 @@ from console.pages.overview import model_rows
 from console.shares import slices
 from console.status import model_mark, version_mark
 from routing.selectors.fleet import fleet_list, model_view
-from routing.selectors.measured import measured_list
+from routing.selectors.measured import measured_list, split_list
 
 _PATHS = {
     Kind.CHAT: "chat/completions",
@@ -121,12 +121,13 @@ def model_list(request: HttpRequest) -> HttpResponse:
 def model(request: HttpRequest, model: str) -> HttpResponse:
     view = model_view(model=model)
     name = view.model.name
-    measured = measured_list(model=name)[name]
+    splits = split_list(model=name)
+    measured = measured_list(splits)[name]
     served = {share.version: share for share in measured.shares}
     context = {
         "view": view,
         "measured": measured,
-        "check": check_mark((checks(model=name) or {}).get(name)),
+        "check": check_mark((checks(splits) or {}).get(name)),
         "mark": model_mark(view),
         "slices": slices((part.version.name, part.weight_bp) for part in view.versions),
         "versions": [

@@ -22,7 +22,7 @@ from console.status import Mark, model_mark, trouble_rank
 from routing.models import ApiKey
 from routing.selectors import Applied, applied_state
 from routing.selectors.fleet import ModelView, fleet_list
-from routing.selectors.measured import RouteMeasured, measured_list
+from routing.selectors.measured import RouteMeasured, measured_list, split_list
 
 _CHANGES = 10
 
@@ -48,8 +48,9 @@ class Step:
 
 
 def model_rows(views: list[ModelView]) -> list[ModelRow]:
-    measured = measured_list()
-    found = checks() or {}
+    splits = split_list()
+    measured = measured_list(splits)
+    found = checks(splits) or {}
     rows = []
     for view in views:
         name = view.model.name

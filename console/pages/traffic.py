@@ -31,7 +31,7 @@ from routing.models import Generation
 from routing.selectors import route_get
 from routing.selectors.applied import RouteApplied, route_applied
 from routing.selectors.fleet import ModelView, VersionView, model_view
-from routing.selectors.measured import draws_per_minute, measured_list
+from routing.selectors.measured import draws_per_minute, measured_list, split_list
 from routing.services import generation_restore, weights_set
 
 UNDO_FOR = timedelta(seconds=10)
@@ -244,14 +244,15 @@ def _applied_context(view: ModelView) -> dict[str, Any]:
     they served."""
     model = view.model.name
     applied = route_applied(model=model)
+    splits = split_list(model=model)
     names = [part.version.name for part in view.versions]
     return {
         "view": view,
         "saved": json.dumps({p.version.name: p.weight_bp for p in view.versions}),
         "applied": applied,
         "applied_bars": _applied_bars(applied, names) if applied else [],
-        "bar": measured_bar(measured_list(model=model)[model]),
-        "draw_check": check_mark((checks(model=model) or {}).get(model)),
+        "bar": measured_bar(measured_list(splits)[model]),
+        "draw_check": check_mark((checks(splits) or {}).get(model)),
         "rate": draws_per_minute(model=model),
         "poll_s": 5 if applied is None or applied.complete or not applied.of else 1,
     }

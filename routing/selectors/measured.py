@@ -11,17 +11,16 @@ in neither.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, cast
 
 import msgspec
-from django.db.models import F, OuterRef, Subquery, Sum
+from django.db.models import OuterRef, Subquery, Sum
 from django.utils import timezone
 
 from cluster.live import redis_client
-from cluster.models import Version
 from routing.contracts import names
 from routing.contracts.draws import RouteDraws, draws_decode
 from routing.evidence.shares import Agreement, Verdict, shares_bp, shares_check, wilson
@@ -128,28 +127,27 @@ class RouteCheck:
 
 def split_list(*, model: str = "") -> list[Split]:
     """Every route by the name of its model, or the one that ``model`` names."""
-    routes = Route.objects.order_by("model__name")
-    versions = Version.objects.order_by("id")
-    rows = GenerationWeight.objects.filter(
-        generation__number=F("generation__route__generation")
-    )
-    if model:
-        routes = routes.filter(model__name=model)
-        versions = versions.filter(model__name=model)
-        rows = rows.filter(version__model__name=model)
-    weight_of = dict(rows.values_list("version_id", "weight_bp"))
-    weights: dict[int, dict[str, int]] = defaultdict(dict)
-    for pk, model_id, name in versions.values_list("pk", "model_id", "name"):
-        weights[model_id][name] = weight_of.get(pk, 0)
-    newest = Revision.objects.only("epoch").first()
-    epoch = newest.epoch if newest else 0
-    found = routes.values_list(
-        "model_id", "model__name", "model__created_at", "generation"
-    )
-    return [
-        Split(name, epoch, int(created.timestamp()), generation, weights[model_id])
-        for model_id, name, created, generation in found
-    ]
+    newest = Revision.objects.order_by("-number").values("epoch")[:1]
+    weight = GenerationWeight.objects.filter(
+        version=OuterRef("model__versions"),
+        generation__route=OuterRef("pk"),
+        generation__number=OuterRef("generation"),
+    ).values("weight_bp")[:1]
+    routes = Route.objects.filter(model__name=model) if model else Route.objects.all()
+    rows = routes.annotate(epoch=Subquery(newest), weight=Subquery(weight))
+    found: dict[str, Split] = {}
+    for name, epoch, created, generation, version, weight_bp in rows.order_by(
+        "model__name", "model__versions__id"
+    ).values_list(
+        *("model__name", "epoch", "model__created_at", "generation"),
+        *("model__versions__name", "weight"),
+    ):
+        if name not in found:
+            second = int(created.timestamp())
+            found[name] = Split(name, epoch or 0, second, generation, {})
+        if version is not None:
+            found[name].weights[version] = weight_bp or 0
+    return list(found.values())
 
 
 # How many ------------------------------------------------------------------------
@@ -158,36 +156,35 @@ def split_list(*, model: str = "") -> list[Split]:
 def draws_per_minute(*, model: str) -> float | None:
     """The requests whose version was drawn, over the last five whole minutes; None
     when nothing was ever counted."""
-    if not TelemetryCursor.objects.filter(moved_at__isnull=False).exists():
-        return None
     until = timezone.now().replace(second=0, microsecond=0)
     rows = TrafficMinute.objects.filter(
         minute__gte=until - timedelta(minutes=_RATE_MINUTES), minute__lt=until
     )
     drawn = rows.filter(model=model, chosen=False).exclude(first_version="")
-    return (drawn.aggregate(n=Sum("requests"))["n"] or 0) / _RATE_MINUTES
+    n = drawn.aggregate(n=Sum("requests"))["n"]
+    if n is None and not TelemetryCursor.objects.filter(moved_at__isnull=False):
+        return None
+    return (n or 0) / _RATE_MINUTES
 
 
 # Shares ---------------------------------------------------------------------------
 
 
-def measured_list(*, model: str = "") -> dict[str, RouteMeasured]:
-    """By model, every route or the one that ``model`` names; a fixed number of
-    queries."""
-    splits = split_list(model=model)
+def measured_list(splits: Sequence[Split]) -> dict[str, RouteMeasured]:
+    """By model, in one query."""
     counts: dict[str, dict[tuple[str, str], int]] = defaultdict(dict)
-    rows = _served(model).values("model", "first_version", "version")
+    rows = _served(splits).values("model", "first_version", "version")
     for row in rows.annotate(n=Sum("requests")).order_by("first_version", "version"):
         counts[row["model"]][row["first_version"], row["version"]] = row["n"]
     return {split.model: _measured(split, counts[split.model]) for split in splits}
 
 
-def _served(model: str) -> Any:
+def _served(splits: Sequence[Split]) -> Any:
     """The rows of the generations in force, of requests that reached a replica."""
     current = Route.objects.filter(model__name=OuterRef("model")).values("generation")
     rows = GenerationServed.objects.filter(generation=Subquery(current))
     rows = rows.exclude(version="").filter(requests__gt=0)
-    return rows.filter(model=model) if model else rows
+    return rows.filter(model=splits[0].model) if len(splits) == 1 else rows
 
 
 def _measured(split: Split, counts: Mapping[tuple[str, str], int]) -> RouteMeasured:
@@ -223,12 +220,11 @@ def _measured(split: Split, counts: Mapping[tuple[str, str], int]) -> RouteMeasu
 # The standing check ---------------------------------------------------------------
 
 
-def check_list(*, model: str = "") -> dict[str, RouteCheck]:
-    """By model, every route or the one that ``model`` names. May raise RedisError:
-    without Redis nobody here knows what the gateways draw."""
-    splits = split_list(model=model)
+def check_list(splits: Sequence[Split]) -> dict[str, RouteCheck]:
+    """By model, in one query. May raise RedisError: without Redis nobody here knows
+    what the gateways draw."""
     draws = _draws_read()
-    forbidden = _forbidden(splits, model, draws)
+    forbidden = _forbidden(splits, draws)
     return {split.model: _check(split, draws, forbidden) for split in splits}
 
 
@@ -250,12 +246,12 @@ def _draws_of(body: bytes | None) -> dict[str, RouteDraws] | None:
 
 
 def _forbidden(
-    splits: Iterable[Split], model: str, gateways: Iterable[str]
+    splits: Sequence[Split], gateways: Iterable[str]
 ) -> dict[tuple[str, str], dict[str, int]]:
     """What versions of weight 0 served, by model and live gateway."""
     weights = {split.model: split.weights for split in splits}
     found: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
-    rows = _served(model).filter(gateway__in=list(gateways))
+    rows = _served(splits).filter(gateway__in=list(gateways))
     rows = rows.values("model", "gateway", "version").annotate(n=Sum("requests"))
     for row in rows.order_by():
         if not weights.get(row["model"], {}).get(row["version"]):

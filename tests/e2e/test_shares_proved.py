@@ -23,7 +23,13 @@ from console.measured import share_warnings
 from routing.evidence.shares import Agreement, shares_check
 from routing.selectors import gateway_list
 from routing.selectors.applied import route_applied
-from routing.selectors.measured import RouteMeasured, check_list, measured_list
+from routing.selectors.measured import (
+    RouteCheck,
+    RouteMeasured,
+    check_list,
+    measured_list,
+    split_list,
+)
 from routing.services import counts_ingest, key_issue, team_create
 from tests import fleet
 from tests.e2e.product import eventually
@@ -42,6 +48,10 @@ REQUESTS = 5000
 CONNECTIONS = 8
 # So small by chance once in a million.
 P_LEAST = 1e-6
+
+
+def check() -> RouteCheck:
+    return check_list(split_list(model="m"))["m"]
 
 
 class Cluster:
@@ -128,7 +138,7 @@ class Cluster:
 
         def whole() -> RouteMeasured | None:
             counts_ingest(now=time.time())
-            found = measured_list(model="m")["m"]
+            found = measured_list(split_list(model="m"))["m"]
             assert found.n <= count
             return found if found.n == count else None
 
@@ -138,15 +148,14 @@ class Cluster:
     def agree(self, count: int = REQUESTS) -> RouteMeasured:
         """Draws, outcomes, engines and bars tell the same."""
         measured = self.measured(count)
-        check = check_list(model="m")["m"]
-        eventually(lambda: check_list(model="m")["m"].together.n == count, within_s=5)
-        check = check_list(model="m")["m"]
-        assert not check.fails
-        assert [each.verdict and each.verdict.n for each in check.gateways] == [
+        eventually(lambda: check().together.n == count, within_s=5)
+        found = check()
+        assert not found.fails
+        assert [each.verdict and each.verdict.n for each in found.gateways] == [
             count // 2
         ] * 2
-        if check.together.chi_square is not None:
-            assert check.together.chi_square.p > P_LEAST
+        if found.together.chi_square is not None:
+            assert found.together.chi_square.p > P_LEAST
         served = {share.version: share.requests for share in measured.shares}
         received = self.received()
         assert {name: received.get(name, 0) for name in served} == served
@@ -154,7 +163,7 @@ class Cluster:
         for failover in measured.failovers:
             drawn[failover.drawn] += failover.requests
             drawn[failover.served] -= failover.requests
-        assert +drawn == Counter(check.drawn)
+        assert +drawn == Counter(found.drawn)
         return measured
 
 
@@ -235,12 +244,12 @@ def test_an_ejected_replica_moves_no_share_and_an_empty_version_is_explained(
     cluster.take_down("v2")
     cluster.call()
     measured = cluster.agree()
-    check = check_list(model="m")["m"]
+    found = check()
     assert [share.requests for share in measured.shares] == [REQUESTS, 0, 0]
     (failover,) = measured.failovers
     assert (failover.drawn, failover.served) == ("v2", "v1")
-    assert failover.requests == failover.of == check.drawn["v2"]
-    assert not holds(measured) and check.agreement is Agreement.HOLDS
+    assert failover.requests == failover.of == found.drawn["v2"]
+    assert not holds(measured) and found.agreement is Agreement.HOLDS
 
 
 def test_a_gateway_that_ignores_the_weights_is_found_and_named(
@@ -255,8 +264,8 @@ def test_a_gateway_that_ignores_the_weights_is_found_and_named(
     eventually(lambda: len(gateway_list()) == 2, within_s=10)
     cluster.split(v1=7000, v2=3000)
     cluster.call(200)
-    eventually(lambda: check_list(model="m")["m"].together.n == 200, within_s=5)
-    (failing,) = check_list(model="m")["m"].failing
+    eventually(lambda: check().together.n == 200, within_s=5)
+    (failing,) = check().failing
     assert failing.gateway == stubborn.id
     ((code, sentence),) = share_warnings()
     assert code == "share_check"
@@ -277,9 +286,9 @@ def test_a_slow_version_is_not_accused_of_getting_too_little(cluster: Cluster) -
     with ExitStack() as stack:
         for _ in range(120):
             stack.enter_context(gateway.raw_chat(cluster.key, "m"))
-        eventually(lambda: check_list(model="m")["m"].together.n == 120, within_s=20)
-        drawn = check_list(model="m")["m"].drawn
+        eventually(lambda: check().together.n == 120, within_s=20)
+        drawn = check().drawn
         measured = cluster.measured(drawn["v1"])
         assert [share.requests for share in measured.shares[:2]] == [drawn["v1"], 0]
         assert shares_check({"v1": drawn["v1"]}, {"v1": 5000, "v2": 5000}).fails
-        assert check_list(model="m")["m"].agreement is Agreement.HOLDS
+        assert check().agreement is Agreement.HOLDS
