@@ -9,7 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -175,11 +175,13 @@ class Streams:
 
     def _run(self) -> None:
         body = _body(stream=True, x_mock=self._mock)
+        seen = ""
+        # One that is cut off lacks its end, and that says enough.
         with (
+            suppress(httpx.HTTPError),
             self._house.client() as client,
             client.stream("POST", "/v1/chat/completions", json=body) as answer,
         ):
-            seen = ""
             for text in answer.iter_text():
                 if not seen:
                     self.begun.release()
