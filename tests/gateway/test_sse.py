@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from routing.gateway.sse import EVENT_BYTES, SseReader
@@ -45,6 +45,7 @@ events = st.sampled_from(
 )
 
 
+@settings(deadline=None)
 @given(
     st.lists(events, max_size=8), st.booleans(), st.lists(st.integers(0), max_size=9)
 )
@@ -146,6 +147,7 @@ def test_comments_prove_nothing() -> None:
     assert reader.events == events + 1
 
 
+@settings(deadline=None)
 @given(st.integers(0, 5), st.integers(1, 70_000))
 def test_an_event_too_large_to_hold_flows_through_in_parts(
     before: int, step: int
