@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 from routing.selectors.gateways import Applied, applied_state, gateway_list
+from routing.selectors.keys import (
+    KeyFind,
+    KeyPage,
+    KeyState,
+    Position,
+    key_count_live,
+    key_get,
+    key_list_valid,
+    key_page,
+)
 from routing.selectors.revisions import (
     revision_acks,
     revision_get,
@@ -15,16 +25,22 @@ from routing.selectors.routes import (
     route_get,
     route_view,
 )
-from routing.selectors.teams import key_get, key_list_valid, team_get
+from routing.selectors.teams import team_get, team_list_counted
 
 __all__ = [
     "Applied",
+    "KeyFind",
+    "KeyPage",
+    "KeyState",
+    "Position",
     "RouteView",
     "applied_state",
     "gateway_list",
     "generation_list",
+    "key_count_live",
     "key_get",
     "key_list_valid",
+    "key_page",
     "revision_acks",
     "revision_get",
     "revision_list",
@@ -32,4 +48,5 @@ __all__ = [
     "route_get",
     "route_view",
     "team_get",
+    "team_list_counted",
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from routing.services.keys import key_issue, key_revoke, keys_restore
+from routing.services.key_entries import keys_restore
+from routing.services.keys import key_issue, key_revoke, key_update
 from routing.services.publish import snapshot_publish
 from routing.services.routes import (
     generation_restore,
@@ -15,6 +16,7 @@ __all__ = [
     "generation_restore",
     "key_issue",
     "key_revoke",
+    "key_update",
     "keys_restore",
     "route_settings_set",
     "snapshot_publish",
