@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 import redis
@@ -24,9 +24,15 @@ from cluster.health import (
     Record,
     record_decode,
 )
+from cluster.health.engine_facts import (
+    ENGINE_FACTS,
+    EngineFacts,
+    engine_facts_decode,
+)
 from cluster.health.load import (
     LOADS,
     MINUTE_KEPT_S,
+    PROBED,
     Load,
     LoadPoint,
     load_decode,
@@ -70,6 +76,8 @@ def record_delete(replica_id: str) -> None:
     keys = [_NAMES.entry(replica_id), _NAMES.number, _NAMES.changes, _NAMES.notices]
     script(keys=keys, args=[replica_id])
     redis_client().hdel(LOADS, replica_id)
+    redis_client().hdel(ENGINE_FACTS, replica_id)
+    redis_client().hdel(PROBED, replica_id)
     redis_client().zrem(SERVED, replica_id)
 
 
@@ -248,6 +256,11 @@ def loads_read() -> dict[str, Load]:
     return _loads(cast("Mapping[bytes, bytes]", redis_client().hgetall(LOADS)))
 
 
+def load_read(replica_id: str) -> Load | None:
+    """The load of one replica."""
+    return load_decode(cast("bytes | None", redis_client().hget(LOADS, replica_id)))
+
+
 def _loads(fields: Mapping[bytes, bytes]) -> dict[str, Load]:
     loads = {id_.decode(): load_decode(raw) for id_, raw in fields.items()}
     return {id_: load for id_, load in loads.items() if load is not None}
@@ -263,11 +276,19 @@ def minute_drop(minute: int) -> None:
     redis_client().delete(minute_list(minute))
 
 
+def probed_mark(replica_ids: Iterable[str], now: float) -> None:
+    """These replicas are being probed; ``now`` is the prober's Unix time."""
+    if at := dict.fromkeys(replica_ids, now):
+        fields: Any = at
+        redis_client().hset(PROBED, mapping=fields)
+
+
 def loads_drop(replica_ids: Collection[str], *, unlock: Collection[str] = ()) -> None:
     """Forget these loads, and drop these locks."""
     pipeline = redis_client().pipeline(transaction=False)
     if replica_ids:
         pipeline.hdel(LOADS, *replica_ids)
+        pipeline.hdel(PROBED, *replica_ids)
     if unlock:
         pipeline.delete(*unlock)
     pipeline.execute()
@@ -278,3 +299,22 @@ def loads_keep(replica_ids: Collection[str]) -> None:
     known = cast("Iterable[bytes]", redis_client().hkeys(LOADS))
     if gone := {id_.decode() for id_ in known} - set(replica_ids):
         loads_drop(gone)
+
+
+def engine_facts_read() -> dict[str, EngineFacts]:
+    """The facts of every engine that was asked."""
+    fields = cast("Mapping[bytes, bytes]", redis_client().hgetall(ENGINE_FACTS))
+    found = {id_.decode(): engine_facts_decode(raw) for id_, raw in fields.items()}
+    return {id_: facts for id_, facts in found.items() if facts is not None}
+
+
+def engine_facts_write(
+    found: Mapping[str, EngineFacts], *, gone: Collection[str] = ()
+) -> None:
+    """Write these facts, and forget those of the replicas that are ``gone``."""
+    pipeline = redis_client().pipeline(transaction=False)
+    for replica_id, facts in found.items():
+        pipeline.hset(ENGINE_FACTS, replica_id, msgspec.json.encode(facts))
+    if gone:
+        pipeline.hdel(ENGINE_FACTS, *gone)
+    pipeline.execute()

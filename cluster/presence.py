@@ -11,12 +11,20 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-from cluster.health.node import KEPT_S, SILENT_S, NodeFacts, facts_decode, node_name
+from cluster.health.node import (
+    KEPT_S,
+    RIVAL_SHOWN_S,
+    SILENT_S,
+    NodeFacts,
+    facts_decode,
+    node_name,
+)
 from cluster.live import redis_client
 
 # ARGV: holder, facts, seconds of silence after which another may take the place,
 # whether to take it, seconds to keep. Answers whether it was taken, since when the
-# holder is silent, and the holder's facts. The time is that of Redis throughout.
+# holder is silent, and the holder's facts; who is turned away is noted, for people to
+# see both. The time is that of Redis throughout.
 _BEAT = """
 local t = redis.call('TIME')
 local now = t[1] + t[2] / 1000000
@@ -24,6 +32,8 @@ local known = redis.call('HMGET', KEYS[1], 'holder', 'at', 'facts')
 if known[1] and known[1] ~= ARGV[1] then
   local silence = now - tonumber(known[2])
   if ARGV[4] ~= '1' or silence < tonumber(ARGV[3]) then
+    redis.call('HSET', KEYS[1], 'rival', ARGV[2],
+               'rival_at', string.format('%.3f', now))
     return {0, tostring(silence), known[3]}
   end
 end
@@ -43,8 +53,11 @@ class Held(NamedTuple):
 
 
 class Presence(NamedTuple):
+    """``rival`` is another machine that was lately refused this node's name."""
+
     at: float
     facts: NodeFacts | None
+    rival: NodeFacts | None = None
 
 
 def presence_beat(
@@ -92,10 +105,26 @@ def presences_read(names: Iterable[str]) -> tuple[float, dict[str, Presence | No
     pipeline = redis_client().pipeline(transaction=False)
     pipeline.time()
     for name in wanted:
-        pipeline.hmget(node_name(name), "at", "facts")
+        pipeline.hmget(node_name(name), "at", "facts", "rival", "rival_at")
     (seconds, micros), *found = pipeline.execute()
-    presences = {
-        name: Presence(float(at), facts_decode(facts)) if at else None
-        for name, (at, facts) in zip(wanted, found, strict=True)
+    now = seconds + micros / 1e6
+    return now, {
+        name: _presence(*values, now=now)
+        for name, values in zip(wanted, found, strict=True)
     }
-    return seconds + micros / 1e6, presences
+
+
+def _presence(
+    at: bytes | None,
+    facts: bytes | None,
+    rival: bytes | None,
+    rival_at: bytes | None,
+    *,
+    now: float,
+) -> Presence | None:
+    if not at:
+        return None
+    lately = rival_at is not None and now - float(rival_at) < RIVAL_SHOWN_S
+    return Presence(
+        float(at), facts_decode(facts), facts_decode(rival) if lately else None
+    )

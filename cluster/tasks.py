@@ -152,6 +152,15 @@ def replicas_deep_probe() -> None:
         log.warning("replicas not probed deeply, redis is away: %s", error)
 
 
+@shared_task(name="cluster.tasks.engines_ask", time_limit=60)
+def engines_ask() -> None:
+    """Ask engines what they are, where that is due."""
+    try:
+        services.engines_ask()
+    except redis.RedisError as error:
+        log.warning("engines not asked, redis is away: %s", error)
+
+
 @shared_task(name="cluster.tasks.transitions_write", time_limit=30)
 def transitions_write() -> None:
     """Note the states that changed."""

@@ -29,6 +29,7 @@ class Schedule(NamedTuple):
 SCHEDULES = (
     Schedule("Probe every replica", "cluster.tasks.replicas_probe", 5),
     Schedule("Probe replicas deeply", "cluster.tasks.replicas_deep_probe", 5),
+    Schedule("Ask engines what they are", "cluster.tasks.engines_ask", 10),
     Schedule("Note changed states", "cluster.tasks.transitions_write", 1),
     Schedule("Prune the history of states", "cluster.tasks.transitions_prune", 3600),
     Schedule("Reconcile nodes", "cluster.tasks.nodes_reconcile", 5),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.urls import reverse
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 
 from cluster.models import AuditRecord
 
@@ -29,6 +29,7 @@ _SENTENCES = {
     "replica.stop": gettext_lazy("wanted the replica %(target)s stopped"),
     "replica.restart": gettext_lazy("wanted the replica %(target)s restarted"),
     "replica.remove": gettext_lazy("removed the replica %(target)s"),
+    "replica.readmit": gettext_lazy("put the replica %(target)s back into use"),
     "weights.set": gettext_lazy("changed the weights of %(target)s"),
     "route.set": gettext_lazy("changed the route of %(target)s"),
     "route.restore": gettext_lazy("restored an earlier route of %(target)s"),
@@ -74,8 +75,13 @@ def _sentence(record: AuditRecord) -> str:
 
 
 def _change(record: AuditRecord) -> str:
-    """For weights: the shares after the change, as ``v1 90 %, v2 10 %``."""
+    """For weights: the shares after the change, as ``v1 90 %, v2 10 %``; for what
+    ends a process: how many requests that cut."""
     after = record.after if isinstance(record.after, dict) else {}
+    if cut := after.get("cut"):
+        return ngettext(
+            "%(n)d request was cut off.", "%(n)d requests were cut off.", cut
+        ) % {"n": cut}
     weights = after.get("weights")
     if not isinstance(weights, dict):
         return ""

@@ -146,7 +146,7 @@ def removed_mark() -> Mark:
     return Mark(
         "off",
         pgettext("replica state", "Removed"),
-        _("It gets no requests and is in no list; its id is never used again."),
+        _("This replica was removed: it gets no requests, and its record stays."),
     )
 
 

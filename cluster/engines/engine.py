@@ -44,6 +44,14 @@ class Engine:
     # Engines that answer 404 to a name they do not serve list the names they do;
     # the list is then part of health. Empty where any name is accepted.
     models_path: ClassVar[str] = ""
+    # Where it tells its release, in the order of preference, and in which field.
+    version_paths: ClassVar[tuple[str, ...]] = ("/version",)
+    version_field: ClassVar[str] = "version"
+    # The program that the node looks for on its PATH; empty where the command names
+    # its own. What an artifact may be.
+    program: ClassVar[str] = ""
+    takes_file: ClassVar[bool] = True
+    takes_folder: ClassVar[bool] = False
 
     def health_path(self, params: Params) -> str:
         """The path to ask; ``params`` may change it where the engine is unknown."""
@@ -57,14 +65,23 @@ class Engine:
         """What an answer on ``models_path`` means for this name."""
         raise NotImplementedError
 
+    def names(self, served_name: str, artifact: str, params: Params) -> set[str]:
+        """What its list of models may call the model of a version."""
+        return {served_name}
+
     def metrics(self, params: Params) -> Metrics | None:
         """Its metrics; None where the engine has none."""
         return METRICS.get(self.name)
 
     def launch(self, order: LaunchOrder) -> list[str]:
         """The command that starts it, without a shell; raises ``LaunchRefused``."""
-        raise LaunchRefused(
-            "not_launchable",
-            f"Sluice does not start {self.title} yet: start it yourself and add it "
-            "as a static replica.",
-        )
+        raise NotImplementedError
+
+    def environment(self, order: LaunchOrder) -> dict[str, str]:
+        """The variables that it needs beside the command; as ``launch`` raises."""
+        return {}
+
+    def stop_grace_s(self, params: Params) -> float:
+        """How long it may take to end when nothing runs on it any more, where that is
+        longer than usual."""
+        return 0.0

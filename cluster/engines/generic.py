@@ -25,6 +25,7 @@ class Generic(Engine):
 
     name = "generic"
     title = "this server"
+    takes_folder = True
 
     def health_path(self, params: Params) -> str:
         return _path(params, "health-path", "/health")

@@ -18,6 +18,8 @@ class Llamacpp(Engine):
 
     name = "llamacpp"
     title = "llama.cpp"
+    version_paths = ("/props",)
+    version_field = "build_info"
 
     def classify(self, status: int, body: bytes) -> Reading:
         if reading := strangeness(status, body):

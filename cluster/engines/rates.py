@@ -33,7 +33,15 @@ def load_failed(before: Load | None, reason: str, detail: str, now: float) -> Lo
     """The load after a scrape that found nothing; ``since`` is when that began."""
     same = before is not None and before.error == reason
     since = before.since if before and same else now
-    return Load(at=now, error=reason, detail=detail, since=since)
+    return Load(
+        at=now,
+        # What was usual counts above all when it is silent.
+        ttft_p99_s=before.ttft_p99_s if before else None,
+        gap_p99_s=before.gap_p99_s if before else None,
+        error=reason,
+        detail=detail,
+        since=since,
+    )
 
 
 def _restarted(before: float | None, after: float | None) -> bool:

@@ -16,13 +16,17 @@ from typing import NamedTuple
 
 import msgspec
 
+from cluster.engines.quantile import p99
+
 # An honest exposition of a large engine is a few hundred kilobytes.
 MOST_BYTES = 4 * 1024 * 1024
 
 
 class Scrape(msgspec.Struct, frozen=True, omit_defaults=True):
     """None is what the engine does not say. Token and time figures are counters
-    since the engine's start; ``kv_cache`` is the used share, 0 to 1."""
+    since the engine's start; ``kv_cache`` is the used share, 0 to 1. The 99th
+    percentiles, of the time to first token and of the gap between two tokens, are
+    those since the start too."""
 
     running: float | None = None
     waiting: float | None = None
@@ -31,6 +35,8 @@ class Scrape(msgspec.Struct, frozen=True, omit_defaults=True):
     generated_tokens: float | None = None
     ttft_seconds: float | None = None
     ttft_count: float | None = None
+    ttft_p99_s: float | None = None
+    gap_p99_s: float | None = None
 
 
 class ScrapeFailed(ValueError):
@@ -74,8 +80,23 @@ TGI: Names = {
     "generated_tokens": ("tgi_request_generated_tokens_sum",),
 }
 
+# Histograms whose 99th percentile is wanted.
+VLLM_P99: Names = {
+    "ttft_p99_s": ("vllm:time_to_first_token_seconds",),
+    # The older name was gone before 0.33.
+    "gap_p99_s": (
+        "vllm:inter_token_latency_seconds",
+        "vllm:time_per_output_token_seconds",
+    ),
+}
+SGLANG_P99: Names = {
+    "ttft_p99_s": ("sglang:time_to_first_token_seconds",),
+    "gap_p99_s": ("sglang:inter_token_latency_seconds",),
+}
+
 _COMBINE: dict[str, Callable[[Iterable[float]], float]] = {"kv_cache": max}
 # SGLang repeats the scheduler's figures for every tensor-parallel rank.
+_BOUND = re.compile(rb'[{,]le="([^"]*)"')
 _OTHER_RANK = re.compile(rb'[{,]tp_rank="(?!0")')
 
 
@@ -86,13 +107,17 @@ class Metrics(NamedTuple):
     parse: Callable[[bytes], Scrape]
 
 
-def scrape_parser(names: Names) -> Callable[[bytes], Scrape]:
+def scrape_parser(
+    names: Names, quantiles: Names | None = None
+) -> Callable[[bytes], Scrape]:
     """A parser for one engine's names.
 
     It raises ``ScrapeFailed`` for an empty, too large or foreign text, and for a
     value that is no number; a text that was cut loses its last, partial line.
     """
+    quantiles = quantiles or {}
     wanted = [name for choices in names.values() for name in choices]
+    wanted += [f"{name}_bucket" for choices in quantiles.values() for name in choices]
     alternatives = b"|".join(re.escape(name.encode()) for name in wanted)
     line = re.compile(
         rb"^(" + alternatives + rb")(\{[^\n]*\})?[ \t]+([^\s]+)(?:[ \t]+-?\d+)?\r?\n",
@@ -100,30 +125,52 @@ def scrape_parser(names: Names) -> Callable[[bytes], Scrape]:
     )
 
     def parse(text: bytes) -> Scrape:
-        return _parse(text, line, names)
+        series, histograms = _read(text, line)
+        found = _figures(series, names)
+        for field, choices in quantiles.items():
+            for choice in choices:
+                if choice in histograms:
+                    found[field] = p99(histograms[choice])
+                    break
+        return Scrape(**found)
 
     return parse
 
 
-def _parse(text: bytes, line: re.Pattern[bytes], names: Names) -> Scrape:
+Series = dict[str, list[float]]
+Histograms = dict[str, dict[float, float]]
+
+
+def _read(text: bytes, line: re.Pattern[bytes]) -> tuple[Series, Histograms]:
+    """The values of each series, and those of histograms by their bounds."""
     if len(text) > MOST_BYTES:
         raise ScrapeFailed(f"the metrics are larger than {MOST_BYTES} bytes")
-    series: dict[str, list[float]] = {}
+    series: Series = {}
+    histograms: Histograms = {}
     for match in line.finditer(text):
         name, labels, value = match.groups()
         if labels is not None and _OTHER_RANK.search(labels):
             continue
-        series.setdefault(name.decode(), []).append(_number(name, value))
+        if not name.endswith(b"_bucket"):
+            series.setdefault(name.decode(), []).append(_number(name, value))
+        elif labels is not None and (bound := _BOUND.search(labels)):
+            counts = histograms.setdefault(name[:-7].decode(), {})
+            upto = _number(name, bound[1])
+            counts[upto] = counts.get(upto, 0.0) + _number(name, value)
     if not series:
         raise ScrapeFailed("none of the engine's metrics is in the answer")
-    found: dict[str, float] = {}
+    return series, histograms
+
+
+def _figures(series: Series, names: Names) -> dict[str, float | None]:
+    found: dict[str, float | None] = {}
     for field, choices in names.items():
         for choice in choices:
             values = [v for v in series.get(choice, []) if math.isfinite(v)]
             if values:
                 found[field] = _COMBINE.get(field, sum)(values)
                 break
-    return Scrape(**found)
+    return found
 
 
 def _number(name: bytes, value: bytes) -> float:
@@ -138,11 +185,11 @@ def _number(name: bytes, value: bytes) -> float:
 
 # By the name of the engine whose series they are.
 METRICS = {
-    name: Metrics("/metrics", scrape_parser(names))
-    for name, names in {
-        "vllm": VLLM,
-        "sglang": SGLANG,
-        "llamacpp": LLAMACPP,
-        "tgi": TGI,
+    name: Metrics("/metrics", parse)
+    for name, parse in {
+        "vllm": scrape_parser(VLLM, VLLM_P99),
+        "sglang": scrape_parser(SGLANG, SGLANG_P99),
+        "llamacpp": scrape_parser(LLAMACPP),
+        "tgi": scrape_parser(TGI),
     }.items()
 }

@@ -11,6 +11,10 @@ from __future__ import annotations
 import msgspec
 
 LOADS = "sluice:loads"
+# When each replica was probed last: a Redis hash, replica id → Unix time. It says when
+# the next probe is due, also of an engine that has no metrics.
+PROBED = "sluice:probed"
+PROBED_EVERY_S = 5.0
 # Long enough for a scheduler that was away for a while to catch up.
 MINUTE_KEPT_S = 900
 
@@ -25,9 +29,10 @@ class Load(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``at`` is the Unix time of the scrape. ``kv_cache`` is the used share, 0 to 1.
     Tokens and ``ttft_seconds`` / ``ttft_count`` are counters since the engine's
-    start; ``tokens_per_s`` and ``ttft_ms`` speak of the time since the previous
-    scrape. With an ``error`` (a code, in words in ``detail``, standing since
-    ``since``) nothing else is known.
+    start, and the percentiles are those since then; ``tokens_per_s`` and ``ttft_ms``
+    speak of the time since the previous scrape. With an ``error`` (a code, in words
+    in ``detail``, standing since ``since``) nothing else is known but the percentiles
+    of the last good one.
     """
 
     at: float
@@ -38,6 +43,8 @@ class Load(msgspec.Struct, frozen=True, omit_defaults=True):
     generated_tokens: float | None = None
     ttft_seconds: float | None = None
     ttft_count: float | None = None
+    ttft_p99_s: float | None = None
+    gap_p99_s: float | None = None
     tokens_per_s: float | None = None
     ttft_ms: float | None = None
     error: str = ""

@@ -2,7 +2,8 @@
 
 One Redis hash per node, ``node_name``: ``at`` is when Redis took the last heartbeat,
 by the clock of Redis; ``holder`` says which installation of the node sent it, and
-``facts`` holds JSON ``NodeFacts``. Ages are differences of two readings of that one
+``facts`` holds JSON ``NodeFacts``; ``rival`` and ``rival_at`` are the same of the last
+installation that was refused the name. Ages are differences of two readings of that one
 clock, so that no clock of a node or of the control plane is ever compared with
 another: a clock that is an hour off is a fact to show, and nothing else.
 """
@@ -17,6 +18,8 @@ HEARTBEAT_S = 10.0
 # Some heartbeats may be lost; so long a silence is none of those.
 SILENT_S = 45.0
 KEPT_S = 3 * 86_400
+# For so long it is shown that another machine was refused the name of a node.
+RIVAL_SHOWN_S = 600.0
 # More than the network or a busy machine explains.
 CLOCK_OFF_S = 2.0
 

@@ -18,7 +18,6 @@ class ProcessReason(enum.StrEnum):
     NO_COMMAND = "no_command"
     BAD_COMMAND = "bad_command"
     BAD_PARAM = "bad_param"
-    NOT_LAUNCHABLE = "not_launchable"
     ENGINE_MISSING = "engine_missing"
     PORT_TAKEN = "port_taken"
     LIMIT_UNENFORCEABLE = "limit_unenforceable"

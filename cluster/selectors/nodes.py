@@ -19,7 +19,8 @@ class NodeView:
     """A node with its last heartbeat; ``state`` is None while Redis is away.
 
     ``age_s`` is the age of the heartbeat, ``at`` its Unix time by Redis' clock; both
-    are None, as ``facts`` are, for a node that was never heard of.
+    are None, as ``facts`` are, for a node that was never heard of. ``rival`` is another
+    machine that was lately refused the node's name.
     """
 
     node: Node
@@ -27,6 +28,7 @@ class NodeView:
     at: float | None = None
     age_s: float | None = None
     facts: NodeFacts | None = None
+    rival: NodeFacts | None = None
 
 
 def node_list() -> QuerySet[Node]:
@@ -60,4 +62,4 @@ def _view(node: Node, heard: presence.Presence | None, now: float) -> NodeView:
         return NodeView(node, NodeState.NEVER_SEEN)
     age_s = max(0.0, now - heard.at)
     state = node_state(heard.at, now)
-    return NodeView(node, state, heard.at, age_s, heard.facts)
+    return NodeView(node, state, heard.at, age_s, heard.facts, heard.rival)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cluster.services.artifacts import artifacts_verify
 from cluster.services.deep_probes import replicas_deep_probe
+from cluster.services.engine_facts import engines_ask
 from cluster.services.models import (
     model_create,
     model_delete,
@@ -37,6 +38,7 @@ __all__ = [
     "RunningSet",
     "artifacts_verify",
     "drains_advance",
+    "engines_ask",
     "model_create",
     "model_delete",
     "model_update",

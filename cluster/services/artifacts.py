@@ -8,7 +8,12 @@ from django.conf import settings
 from cluster.drivers.checksum import ChecksumCache
 from cluster.drivers.files import NodeFiles
 from cluster.drivers.lock import file_lock
-from cluster.engines import ArtifactMissing, LaunchRefused, artifact_path
+from cluster.engines import (
+    ArtifactMissing,
+    LaunchRefused,
+    artifact_path,
+    engine_get,
+)
 from cluster.models import Driver, Node, Version
 
 
@@ -20,17 +25,33 @@ class Unverified(Exception):
         self.path = path
 
 
+def artifact_find(version: Version) -> Path | None:
+    """The artifact on this machine, None if the version names none; raises
+    ``ArtifactMissing``."""
+    if not version.artifact:
+        return None
+    engine = engine_get(version.engine)
+    return artifact_path(
+        version.artifact,
+        takes_file=engine.takes_file,
+        takes_folder=engine.takes_folder,
+    )
+
+
 def artifact_verified(version: Version, checksums: ChecksumCache) -> Path | None:
-    """The artifact's file, None if there is none; its checksum is the stated one.
+    """The artifact, None if there is none; its checksum is the stated one.
 
     Raises ``ArtifactMissing``, ``LaunchRefused`` on a wrong checksum, ``Unverified``
     where it is not known yet.
     """
-    if not version.artifact:
-        return None
-    path = artifact_path(version.artifact)
-    if not version.artifact_sha256:
+    path = artifact_find(version)
+    if path is None or not version.artifact_sha256:
         return path
+    if path.is_dir():
+        raise LaunchRefused(
+            "checksum_mismatch",
+            f"{path} is a folder, which has no checksum, but the version states one.",
+        )
     try:
         sha256 = checksums.known(path)
     except OSError as error:

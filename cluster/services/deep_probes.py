@@ -20,6 +20,7 @@ from cluster import live
 from cluster.engines.answers import BODY_LIMIT, snippet
 from cluster.health import Passive, PassiveAxis, Probe, Reading, Record
 from cluster.health.passive import passive_of, passive_readmitted
+from cluster.health.patience import deep_timeout_s
 from cluster.health.probing import (
     QUARANTINE_SUCCESSES,
     Deep,
@@ -33,7 +34,6 @@ from cluster.services.http_get import Link, NoAnswer
 log = logging.getLogger(__name__)
 
 WARMUP_TIMEOUT_S = 120.0
-DEEP_TIMEOUT_S = 10.0
 # For how long one call takes new replicas on; what is under way may end.
 TAKES_ON_S = 60.0
 _LOOK_S = 0.5
@@ -124,7 +124,10 @@ async def _deepen(target: _Target) -> None:
     if record.probe is None:
         return
     warming = is_warming(record.probe)
-    timeout_s = WARMUP_TIMEOUT_S if warming else DEEP_TIMEOUT_S
+    if warming:
+        timeout_s = WARMUP_TIMEOUT_S
+    else:
+        timeout_s = deep_timeout_s(live.load_read(target.replica_id))
     reading = await token_ask(target, timeout_s=timeout_s)
     _believe(target.replica_id, record, reading)
 

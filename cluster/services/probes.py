@@ -116,6 +116,7 @@ async def _probe_all(targets: list[_Target]) -> dict[str, ProbeAxis | None]:
                 link.close()
 
     begun = _begin(targets)
+    live.probed_mark([target.replica_id for target, _ in begun], round(time.time(), 3))
     results = await asyncio.gather(
         *(probe(target, known) for target, known in begun), return_exceptions=True
     )

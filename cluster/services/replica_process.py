@@ -28,7 +28,7 @@ from cluster.drivers.limits import cgroup_overrun
 from cluster.drivers.notes import Notes, notes_read, notes_write
 from cluster.drivers.replica_log import log_size, log_tail, log_trim
 from cluster.drivers.spawn import SpawnFailed, exit_wait, spawn
-from cluster.engines import ArtifactMissing, LaunchRefused
+from cluster.engines import ArtifactMissing, LaunchRefused, engine_get
 from cluster.health import Process, ProcessAxis
 from cluster.health.node import CLOCK_OFF_S
 from cluster.models import Replica
@@ -76,9 +76,7 @@ def process_step(replica: Replica, around: Surroundings) -> ProcessAxis:
     notes = notes_of(replica, files)
     now = round(time.time(), 3)
     seen = _seen(replica, notes, files, now)
-    running = replica.wanted_running and replica.removed_at is None
-    running = running and not around.shutting_down
-    step = decision.decide(Wanted(running, replica.wanted_start), seen, now)
+    step = decision.decide(_wanted(replica, around), seen, now)
     notes = msgspec.structs.replace(
         notes,
         axis=step.axis,
@@ -97,6 +95,16 @@ def process_step(replica: Replica, around: Surroundings) -> ProcessAxis:
         notes_write(files.notes(replica.id), notes)
     log_trim(files.log(replica.id), disk_is_scarce=around.disk_is_scarce)
     return notes.axis
+
+
+def _wanted(replica: Replica, around: Surroundings) -> Wanted:
+    """A node that shuts down itself waits for nobody longer than usual."""
+    if around.shutting_down:
+        return Wanted(False, replica.wanted_start)
+    running = replica.wanted_running and replica.removed_at is None
+    version = replica.version
+    grace_s = engine_get(version.engine).stop_grace_s(version.params)
+    return Wanted(running, replica.wanted_start, grace_s)
 
 
 def _unwritable(files: NodeFiles, replica: Replica) -> str:

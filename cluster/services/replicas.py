@@ -15,11 +15,12 @@ from django.utils.translation import gettext_lazy
 
 from cluster import live
 from cluster.actor import Actor
-from cluster.announce import announce_inventory
+from cluster.announce import announce_inventory, live_announce
 from cluster.errors import Refused
 from cluster.health import Admin, AdminAxis
 from cluster.health.passive import passive_readmitted
 from cluster.models import Driver, Node, Replica, Version
+from cluster.selectors.inflight import inflight_count
 from cluster.services.addresses import address_clean
 from cluster.services.audit import audit_write
 from cluster.services.models import choice_check
@@ -144,17 +145,30 @@ _VERBS = {Admin.ENABLED: "enable", Admin.DRAINING: "drain", Admin.DISABLED: "dis
 
 
 @transaction.atomic
-def replica_remove(*, replica: Replica, actor: Actor) -> None:
-    """Take a replica out for good; its process is stopped, its row stays on record."""
+def replica_remove(*, replica: Replica, actor: Actor) -> int | None:
+    """Take a replica out for good; its process is stopped, its row stays on record.
+
+    How many open requests that cuts off, None when the gateways did not say. None is
+    cut at a static replica: it runs on, and what is open there ends in peace.
+    """
+    cut: int | None = 0
+    if replica.driver == Driver.PROCESS:
+        cut = inflight_count(replica_id=replica.id)
     changed = Replica.objects.filter(pk=replica.pk, removed_at__isnull=True).update(
         removed_at=timezone.now(), wanted_running=False
     )
-    if changed:
-        audit_write(actor=actor, action="replica.remove", target=replica.id)
-        replica_follow(replica, reason=f"replica {replica.id} removed", actor=actor)
-        if replica.driver == Driver.STATIC:
-            # That of a process is dropped by its node, once it has ended.
-            transaction.on_commit(partial(_record_drop, replica.id))
+    if not changed:
+        return 0
+    audit_write(
+        actor=actor, action="replica.remove", target=replica.id, after={"cut": cut}
+    )
+    replica_follow(replica, reason=f"replica {replica.id} removed", actor=actor)
+    # Its live record may stay as it is for a while: only this tells the open pages.
+    live_announce({"type": "replica.changed", "id": replica.id})
+    if replica.driver == Driver.STATIC:
+        # That of a process is dropped by its node, once it has ended.
+        transaction.on_commit(partial(_record_drop, replica.id))
+    return cut
 
 
 @transaction.atomic

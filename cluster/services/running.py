@@ -55,8 +55,8 @@ def replica_running_set(
         return RunningSet(
             replica_drain(replica=replica, then_stop=True, actor=actor), 0
         )
-    _stop(replica, actor=actor, after={"cut": cut}, where=Q())
-    return RunningSet(replica, cut)
+    stopped = _stop(replica, actor=actor, after={"cut": cut}, where=Q())
+    return RunningSet(replica, cut if stopped else 0)
 
 
 def _start(replica: Replica, actor: Actor) -> Replica:
@@ -72,18 +72,22 @@ def _start(replica: Replica, actor: Actor) -> Replica:
 
 
 @transaction.atomic
-def replica_restart(*, replica: Replica, actor: Actor) -> Replica:
+def replica_restart(*, replica: Replica, actor: Actor) -> RunningSet:
     """Replace the process by a fresh one, and start it if it was stopped."""
     process_check(replica)
+    cut = inflight_count(replica_id=replica.id)
     changed = Replica.objects.filter(pk=replica.pk, removed_at__isnull=True).update(
         wanted_running=True, wanted_start=F("wanted_start") + 1
     )
-    if changed:
-        replica.refresh_from_db()
-        audit_write(actor=actor, action="replica.restart", target=replica.id)
-        _rotation_return(replica, actor)
-        replica_follow(replica, reason="", actor=actor)
-    return replica
+    if not changed:
+        return RunningSet(replica, 0)
+    replica.refresh_from_db()
+    audit_write(
+        actor=actor, action="replica.restart", target=replica.id, after={"cut": cut}
+    )
+    _rotation_return(replica, actor)
+    replica_follow(replica, reason="", actor=actor)
+    return RunningSet(replica, cut)
 
 
 def _rotation_return(replica: Replica, actor: Actor) -> None:
@@ -118,6 +122,7 @@ def replica_drain(
     ).update(drain_then_stop=then_stop, drain_deadline=deadline)
     if changed:
         replica.drain_then_stop, replica.drain_deadline = then_stop, deadline
+        live_announce({"type": "replica.changed", "id": replica.pk})
         if then_stop:
             audit_write(
                 actor=actor,
@@ -169,7 +174,8 @@ def _advance(replica: Replica, open_requests: int | None, now: float) -> DrainAc
     return step.act
 
 
-def _stop(replica: Replica, *, actor: Actor, after: dict[str, Any], where: Q) -> None:
+def _stop(replica: Replica, *, actor: Actor, after: dict[str, Any], where: Q) -> bool:
+    """Whether it was still wanted to run."""
     changed = Replica.objects.filter(
         where, pk=replica.pk, removed_at__isnull=True, wanted_running=True
     ).update(wanted_running=False)
@@ -177,6 +183,7 @@ def _stop(replica: Replica, *, actor: Actor, after: dict[str, Any], where: Q) ->
         audit_write(actor=actor, action="replica.stop", target=replica.id, after=after)
         replica.wanted_running = False
         replica_follow(replica, reason="", actor=actor)
+    return bool(changed)
 
 
 def _unix(moment: datetime | None) -> float:

@@ -87,7 +87,9 @@ class VersionCreate(Input):
     artifact: str = Field("", max_length=500)
     artifact_sha256: str = ""
     params: dict[str, Any] = Field(
-        {}, description="Launch parameters as the engine spells them, flat."
+        {},
+        description="Launch parameters as the engine spells them, flat. For processes "
+        "also program, model and extra-args, and env, port, cpus, memory-mb and nice.",
     )
     description: str = Field("", max_length=500)
 

@@ -54,7 +54,8 @@ class NodeOut(BaseModel):
     """``host`` is where gateways reach the replicas of the node.
 
     ``state`` is null while Redis does not answer. Of an unreachable node the facts
-    are the last known; its replicas may serve all the same.
+    are the last known; its replicas may serve all the same. ``rival`` is the address
+    of another machine that was refused this name within the last ten minutes.
     """
 
     name: str
@@ -64,6 +65,7 @@ class NodeOut(BaseModel):
     state: str | None = Field(json_schema_extra=choices(NodeState))
     last_heartbeat: datetime | None
     last_heartbeat_age_s: float | None
+    rival: str | None
     facts: NodeFactsOut | None
 
 
@@ -81,6 +83,7 @@ def node_out(view: NodeView) -> NodeOut:
         state=view.state,
         last_heartbeat=moment(view.at or 0.0),
         last_heartbeat_age_s=view.age_s,
+        rival=view.rival.host if view.rival else None,
         facts=_facts_out(view.facts) if view.facts else None,
     )
 

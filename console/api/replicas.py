@@ -16,6 +16,8 @@ from cluster.errors import Missing, Refused
 from cluster.health import Admin, Cause, Label, State
 from cluster.models import Driver, Node, Replica, Version
 from cluster.selectors import (
+    EngineView,
+    engine_views,
     model_get,
     node_get,
     replica_get,
@@ -52,9 +54,27 @@ class StateOut(BaseModel):
     recovered_at: datetime | None
 
 
+class EngineOut(BaseModel):
+    """What the engine said of itself when it was last asked; null is unknown.
+
+    ``models`` are the first of the ``model_count`` names that it lists;
+    ``serves_name``: that of the version is among them. Not ``is_current``: it does not
+    answer since. ``releases_differ``: other replicas of its version run on other
+    releases of the engine."""
+
+    release: str | None
+    models: list[str] | None
+    model_count: int | None
+    serves_name: bool | None
+    asked_at: datetime | None
+    is_current: bool
+    releases_differ: bool
+
+
 class ReplicaOut(BaseModel):
     """``state`` is null while Redis does not answer; ``pid`` is the process on its
-    node, null for a replica that Sluice does not run."""
+    node, null for a replica that Sluice does not run; ``engine`` is null until the
+    engine was asked, which happens when it is up."""
 
     id: str
     model: str
@@ -68,11 +88,19 @@ class ReplicaOut(BaseModel):
     pid: int | None
     created_at: datetime
     state: StateOut | None
+    engine: EngineOut | None
 
 
 class ActOut(ReplicaOut):
     """``cut`` is how many open requests the action broke off, null when unknown."""
 
+    cut: int | None
+
+
+class RemoveOut(BaseModel):
+    """``cut`` is how many open requests that broke off, null when unknown."""
+
+    id: str
     cut: int | None
 
 
@@ -118,7 +146,23 @@ def state_out(state: State | None) -> StateOut | None:
     )
 
 
+def _engine_out(view: EngineView) -> EngineOut | None:
+    facts = view.facts
+    if facts is None:
+        return None
+    return EngineOut(
+        release=facts.release or None,
+        models=None if facts.models is None else list(facts.models),
+        model_count=None if facts.models is None else facts.model_count,
+        serves_name=facts.serves_name,
+        asked_at=moment(facts.at),
+        is_current=facts.is_current,
+        releases_differ=view.releases_differ,
+    )
+
+
 def replicas_out(rows: list[Replica]) -> list[ReplicaOut]:
+    engines = engine_views(rows)
     return [
         ReplicaOut(
             id=row.id,
@@ -133,6 +177,7 @@ def replicas_out(rows: list[Replica]) -> list[ReplicaOut]:
             pid=row.pid,
             created_at=row.created_at,
             state=state_out(view.state),
+            engine=_engine_out(engines[row.id]),
         )
         for view in replica_views(rows)
         for row in [view.replica]
@@ -206,14 +251,15 @@ def replica_show(
     return _answer(replica_get(replica_id=replica_id), response)
 
 
-@router.delete("/{replica_id}", response=answers(204, None, 404, 409, *ACT))
+@router.delete("/{replica_id}", response=answers(200, RemoveOut, 404, 409, *ACT))
 def replica_remove(
     request: ApiRequest, replica_id: str, if_match: IfMatch = None
-) -> Status[None]:
-    """Take a replica out for good; its process is stopped."""
+) -> RemoveOut:
+    """Take a replica out for good; its process is stopped, and requests that run on
+    it break off. At a static replica they end in peace."""
     replica = _seen(replica_id, if_match)
-    services.replica_remove(replica=replica, actor=request.auth)
-    return Status(204, None)
+    cut = services.replica_remove(replica=replica, actor=request.auth)
+    return RemoveOut(id=replica.id, cut=cut)
 
 
 def _seen(replica_id: str, if_match: str | None) -> Replica:
@@ -248,9 +294,7 @@ def _stop(
 
 
 def _restart(replica: Replica, actor: Actor) -> services.RunningSet:
-    return services.RunningSet(
-        services.replica_restart(replica=replica, actor=actor), None
-    )
+    return services.replica_restart(replica=replica, actor=actor)
 
 
 def _drain(

@@ -15,14 +15,13 @@ import redis
 
 from cluster.health.failures import failures_name, failures_of_hour
 from cluster.health.inflight import OpenRequest
-from cluster.health.load import LOADS, Load, load_decode
+from cluster.health.load import LOADS, PROBED, PROBED_EVERY_S, Load, load_decode
 from cluster.health.usage import memory_name
 from cluster.live import redis_client
 from cluster.selectors.inflight import InFlight, inflight_read
 
 # Engines are asked every 5 s: what is older than three turns is not "now".
 LOAD_BELIEVED_S = 15.0
-PROBED_EVERY_S = 5.0
 REQUESTS_SHOWN = 50
 
 Values = dict[str, float | None]
@@ -31,13 +30,15 @@ Values = dict[str, float | None]
 class Reading(NamedTuple):
     """``requests``: the open ones, oldest first; None when a gateway does not say.
 
-    ``memory_bytes`` and ``errors_hour`` are read for single replicas only.
+    ``memory_bytes``, ``errors_hour`` and ``probed_at`` (Unix seconds, 0 for never) are
+    read for single replicas only.
     """
 
     load: Load | None
     requests: list[OpenRequest] | None
     memory_bytes: int | None = None
     errors_hour: int | None = None
+    probed_at: float = 0.0
 
     @property
     def values(self) -> Values:
@@ -62,11 +63,11 @@ class Reading(NamedTuple):
         }
 
     def _next_probe_s(self) -> float | None:
-        """Whole seconds to the next probe, which comes with the next scrape."""
-        load = self.load
-        if load is None or time.time() - load.at > LOAD_BELIEVED_S:
-            return None
-        return max(0, round(load.at + PROBED_EVERY_S - time.time()))
+        """Whole seconds to the next probe; None where none is due."""
+        ago_s = time.time() - self.probed_at
+        return (
+            None if ago_s > LOAD_BELIEVED_S else max(0, round(PROBED_EVERY_S - ago_s))
+        )
 
     @property
     def rows(self) -> list[dict[str, object]]:
@@ -100,6 +101,7 @@ def _completed(readings: dict[str, Reading]) -> dict[str, Reading]:
     for replica_id in readings:
         pipeline.get(memory_name(replica_id))
         pipeline.hgetall(failures_name(replica_id))
+        pipeline.hget(PROBED, replica_id)
     (seconds, _micros), *kept = pipeline.execute()
     return {
         replica_id: reading._replace(
@@ -108,9 +110,10 @@ def _completed(readings: dict[str, Reading]) -> dict[str, Reading]:
             errors_hour=None
             if reading.requests is None
             else failures_of_hour(failures, seconds),
+            probed_at=float(probed or 0),
         )
-        for (replica_id, reading), memory, failures in zip(
-            readings.items(), kept[::2], kept[1::2], strict=True
+        for (replica_id, reading), memory, failures, probed in zip(
+            readings.items(), kept[::3], kept[1::3], kept[2::3], strict=True
         )
     }
 

@@ -17,6 +17,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from cluster.errors import Refused
 from cluster.models import Engine, Kind
 from cluster.models import Model as ModelRow
+from cluster.selectors import engine_releases
 from cluster.selectors.audit import audit_list
 from cluster.services import model_create, version_create
 from console import history
@@ -65,7 +66,7 @@ class VersionForm(forms.Form):
         max_length=500,
         required=False,
         help_text=gettext_lazy(
-            "The file that a node loads. Static replicas need none."
+            "The file or folder that a node loads. Static replicas need none."
         ),
     )
     artifact_sha256 = forms.CharField(
@@ -76,7 +77,8 @@ class VersionForm(forms.Form):
         required=False,
         widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "false"}),
         help_text=gettext_lazy(
-            "One a line, as the engine spells it, for instance ctx-size=2048."
+            "One a line, as the engine spells it, for instance ctx-size=2048. "
+            "vLLM, SGLang and TGI also take model, program and extra-args."
         ),
     )
     description = forms.CharField(
@@ -118,11 +120,15 @@ def model_list(request: HttpRequest) -> HttpResponse:
 @require_safe
 def model(request: HttpRequest, model: str) -> HttpResponse:
     view = model_view(model=model)
+    releases = engine_releases([part.version.pk for part in view.versions])
     context = {
         "view": view,
         "mark": model_mark(view),
         "slices": slices((part.version.name, part.weight_bp) for part in view.versions),
-        "versions": [(part, version_mark(part)) for part in view.versions],
+        "versions": [
+            (part, version_mark(part), releases[part.version.pk])
+            for part in view.versions
+        ],
         "call": call_example(request, view.model),
         "changes": history.entries(audit_list(target=view.model.name)[:5]),
     }

@@ -50,11 +50,17 @@ def node_mark(view: NodeView) -> Mark:
     return Mark("ok", _("Reachable"), _("Its worker says every 10 s that it lives."))
 
 
-def node_notes(facts: NodeFacts | None) -> list[str]:
+def node_notes(facts: NodeFacts | None, rival: NodeFacts | None) -> list[str]:
     """What a person should look after, as whole sentences."""
-    if facts is None:
-        return []
     found = []
+    if rival is not None:
+        text = _(
+            "Another machine, %(hostname)s at %(host)s, was refused this name within "
+            "the last ten minutes: each node needs a name of its own."
+        )
+        found.append(text % {"hostname": rival.hostname, "host": rival.host})
+    if facts is None:
+        return found
     if facts.clock_is_off:
         ahead = facts.clock_offset_s > 0
         text = _("Its clock is %(n)d s ahead of Redis; nothing depends on it.")
@@ -109,7 +115,8 @@ def gpus_text(facts: NodeFacts) -> str:
 
 
 def _row(view: NodeView) -> Row:
-    return Row(view, node_mark(view), node_notes(view.facts), node_figures(view.facts))
+    notes = node_notes(view.facts, view.rival)
+    return Row(view, node_mark(view), notes, node_figures(view.facts))
 
 
 @require_safe

@@ -9,6 +9,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, pgettext_lazy
 
+from cluster.health import Label
 from cluster.models import Driver, Replica
 from console.history import percent
 from console.live.readings import Reading
@@ -94,20 +95,39 @@ class Action:
 
 def action_list(replica: Replica, peers: VersionView, reading: Reading) -> list[Action]:
     """Every verb, in a fixed order, the destructive one last."""
-    facts = _facts(replica, peers)
+    is_out = _is_put_out(replica, peers)
+    facts = peer_facts(replica, peers)
     open_ = _open_facts(reading)
-    cuts = {"stop-now", "restart", "remove"}
+    cuts = {"stop-now", "restart"}
+    if replica.driver == Driver.PROCESS:
+        cuts.add("remove")
     return [
         Action(
             verb=name,
             button=str(verb.button),
-            effect=str(verb.effect),
+            effect=_effect(verb, vouches=name == "enable" and is_out),
             asks=verb.asks,
-            blocked=_blocked(replica, name),
+            blocked="" if name == "enable" and is_out else _blocked(replica, name),
             facts=[*facts, *(_cut_facts(reading) if name in cuts else open_)],
         )
         for name, verb in VERBS.items()
     ]
+
+
+# What its requests said of it, and enabling ends.
+_PUT_OUT = (Label.EJECTED, Label.HALF_OPEN, Label.QUARANTINED)
+
+
+def _effect(verb: Verb, *, vouches: bool) -> str:
+    if vouches:
+        return _("It is put back into use at once, whatever its requests said.")
+    return str(verb.effect)
+
+
+def _is_put_out(replica: Replica, peers: VersionView) -> bool:
+    """Whether its own requests put it out of rotation, which enabling it ends."""
+    states = [view.state for view in peers.replicas if view.replica.pk == replica.pk]
+    return any(state and state.label in _PUT_OUT for state in states)
 
 
 def _blocked(replica: Replica, verb: str) -> str:
@@ -132,7 +152,7 @@ def _blocked(replica: Replica, verb: str) -> str:
     return ""
 
 
-def _facts(replica: Replica, peers: VersionView) -> list[str]:
+def peer_facts(replica: Replica, peers: VersionView) -> list[str]:
     """What a person should know before disturbing it; says unknown where it is."""
     others = [view.state for view in peers.replicas if view.replica.pk != replica.pk]
     share = _("%(version)s gets %(share)s of the requests.") % {
@@ -173,12 +193,23 @@ def _open_facts(reading: Reading) -> list[str]:
 def _cut_facts(reading: Reading) -> list[str]:
     if not reading.requests:
         return _open_facts(reading)
-    count = len(reading.requests)
-    return [
-        *_open_facts(reading),
-        ngettext("It cuts %(n)d request off.", "It cuts %(n)d requests off.", count)
-        % {"n": count},
-    ]
+    return [*_open_facts(reading), cut_text(len(reading.requests))]
+
+
+def cut_text(count: int) -> str:
+    """How many requests an action is going to break off."""
+    words = ngettext("It cuts %(n)d request off.", "It cuts %(n)d requests off.", count)
+    return words % {"n": count}
+
+
+def cut_done(cut: int | None) -> str:
+    """How many requests an action broke off; empty for none."""
+    if cut is None:
+        return _("It is unknown how many requests were cut off: gateways did not say.")
+    if not cut:
+        return ""
+    words = ngettext("%(n)d request was cut off.", "%(n)d requests were cut off.", cut)
+    return words % {"n": cut}
 
 
 def undo_of(replica: Replica, verb: str) -> Action | None:

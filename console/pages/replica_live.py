@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import redis
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -15,10 +14,14 @@ from django.views.decorators.http import require_safe
 
 from cluster.engines import ArtifactMissing, LaunchRefused
 from cluster.models import Driver, Replica, Sample
+from cluster.selectors import engine_views
 from cluster.selectors.replicas import replica_any, replica_timeline
 from cluster.services import replica_log
 from cluster.services.launch import launch_command
+from console.live.readings import Reading, reading_read
+from console.pages.replica_actions import action_list, peer_facts
 from console.status import Mark, transition_mark
+from routing.selectors.fleet import VersionView, model_view
 
 CHART_SPAN = timedelta(minutes=30)
 
@@ -68,7 +71,7 @@ def command_of(replica: Replica) -> dict[str, str]:
     if replica.driver != Driver.PROCESS:
         return {"command": "", "problem": ""}
     try:
-        return {"command": shlex.join(launch_command(replica)), "problem": ""}
+        return {"command": launch_command(replica).text, "problem": ""}
     except (LaunchRefused, ArtifactMissing) as refused:
         return {"command": "", "problem": str(refused)}
 
@@ -106,10 +109,23 @@ class Entry(NamedTuple):
     said_by: str
 
 
+def speaker_text(said_by: str) -> str:
+    """Which gateway decided upon a state; of the parts of the control plane the
+    sentence of the state says enough."""
+    if said_by in ("", "admin", "node", "prober", "scheduler"):
+        return ""
+    return _("Decided by the gateway %(id)s.") % {"id": said_by}
+
+
 def timeline(replica: Replica) -> list[Entry]:
     """The last states, the newest first; codes of another release are shown as such."""
     return [
-        Entry(transition_mark(row.label, row.cause), row.at, row.detail, row.said_by)
+        Entry(
+            transition_mark(row.label, row.cause),
+            row.at,
+            row.detail,
+            speaker_text(row.said_by),
+        )
         for row in replica_timeline(replica=replica, limit=20)
     ]
 
@@ -120,6 +136,55 @@ def timeline_region(request: HttpRequest, replica_id: str) -> HttpResponse:
     row = replica_any(replica_id=replica_id)
     context = {"replica": row, "timeline": timeline(row)}
     return render(request, "replicas/timeline.html", context)
+
+
+@require_safe
+def engine_region(request: HttpRequest, replica_id: str) -> HttpResponse:
+    """What its engine says of itself, as its page asks for it again."""
+    row = replica_any(replica_id=replica_id)
+    context = {"replica": row, "engine": engine_views([row])[row.id]}
+    return render(request, "replicas/engine.html", context)
+
+
+def _peers(replica: Replica) -> VersionView:
+    """All replicas of its version, and the share that the version has."""
+    versions = model_view(model=replica.version.model.name).versions
+    return next(one for one in versions if one.version.pk == replica.version_id)
+
+
+def actions_context(replica: Replica, reading: Reading) -> dict[str, Any]:
+    """What can be done to it, and what that would mean for the others."""
+    peers = _peers(replica)
+    return {
+        "actions": action_list(replica, peers, reading),
+        "peer_facts": peer_facts(replica, peers),
+    }
+
+
+@require_safe
+def now(request: HttpRequest, replica_id: str) -> HttpResponse:
+    """Of each verb whether it can be done now, and the facts that go with it: the
+    page's buttons stay, what stands beside them follows. The numbers come along, for
+    a page that has no websocket."""
+    row = replica_any(replica_id=replica_id)
+    reading = reading_read(row.id)
+    actions = actions_context(row, reading)
+    verbs = {
+        action.verb: {
+            "effect": action.effect,
+            "blocked": action.blocked,
+            "facts": action.facts,
+        }
+        for action in actions["actions"]
+    }
+    return JsonResponse(
+        {
+            "facts": actions["peer_facts"],
+            "verbs": verbs,
+            "values": reading.values,
+            "requests": reading.rows,
+        }
+    )
 
 
 def live_context(replica: Replica) -> dict[str, Any]:

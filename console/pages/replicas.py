@@ -12,7 +12,7 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import (
     require_http_methods,
     require_POST,
@@ -22,7 +22,7 @@ from django.views.decorators.http import (
 from cluster.errors import Refused
 from cluster.health import Admin, Label
 from cluster.models import AuditRecord, Driver, Replica, Version
-from cluster.selectors import ReplicaView, replica_list, replica_views
+from cluster.selectors import ReplicaView, engine_views, replica_list, replica_views
 from cluster.selectors.audit import audit_list
 from cluster.selectors.replicas import replica_any
 from cluster.services import (
@@ -37,10 +37,10 @@ from cluster.services.running import DRAIN_DEADLINE_S
 from console import history
 from console.live.readings import Values, reading_read, readings_read
 from console.pages import actor_of, is_poll, refusal_add
-from console.pages.replica_actions import VERBS, action_list, undo_of
-from console.pages.replica_live import live_context
+from console.pages.replica_actions import VERBS, cut_done, undo_of
+from console.pages.replica_live import actions_context, live_context
 from console.status import LABELS, Mark, label_mark, removed_mark, state_mark
-from routing.selectors.fleet import fleet_list, model_view
+from routing.selectors.fleet import fleet_list
 
 # More rows than this help nobody: the page asks to narrow the list.
 ROWS_MOST = 200
@@ -126,24 +126,19 @@ def replica(request: HttpRequest, replica_id: str) -> HttpResponse:
         "replica": row,
         "mark": removed_mark() if row.removed_at else state_mark(view.state),
         "load": reading.load,
+        "engine": engine_views([row])[row.id],
+        "removed_by": _removal(row),
     }
     if is_poll(request):
         return render(request, "replicas/state.html", context)
-    peers = next(
-        part
-        for part in model_view(model=row.version.model.name).versions
-        if part.version.pk == row.version_id
-    )
     context |= {
-        "peers": peers,
         "values": reading.values,
         "requests": reading.requests,
         "rows": reading.rows,
-        "actions": action_list(row, peers, reading),
         "confirm": request.GET.get("confirm", ""),
         "undo": undo_of(row, request.GET.get("undo", "")),
         "changes": history.entries(audit_list(target=row.id)[:10]),
-        "removed_by": _removal(row),
+        **actions_context(row, reading),
         **live_context(row),
     }
     return render(request, "replicas/replica.html", context)
@@ -171,9 +166,9 @@ def _act(request: HttpRequest, replica: Replica, verb: str) -> int | None:
             replica=replica, then_stop=then_stop, deadline_s=deadline_s, actor=actor
         )
     elif verb == "restart":
-        replica_restart(replica=replica, actor=actor)
+        return replica_restart(replica=replica, actor=actor).cut
     elif verb == "remove":
-        replica_remove(replica=replica, actor=actor)
+        return replica_remove(replica=replica, actor=actor)
     else:
         done = replica_running_set(
             replica=replica,
@@ -198,6 +193,9 @@ def replica_act(request: HttpRequest, replica_id: str, verb: str) -> HttpRespons
     row = replica_any(replica_id=replica_id)
     if verb not in VERBS:
         raise Http404(_("A replica cannot do that."))
+    if row.removed_at is not None:
+        messages.error(request, _("The replica was removed."))
+        return redirect("replica", replica_id=row.id)
     before = row.admin_state
     try:
         cut = _act(request, row, verb)
@@ -205,11 +203,7 @@ def replica_act(request: HttpRequest, replica_id: str, verb: str) -> HttpRespons
         messages.error(request, str(refusal.message))
         return redirect("replica", replica_id=row.id)
     done = str(VERBS[verb].done) % {"id": row.id}
-    if verb == "stop-now" and cut is not None:
-        done += " " + ngettext(
-            "%(n)d request was cut off.", "%(n)d requests were cut off.", cut
-        ) % {"n": cut}
-    messages.success(request, done)
+    messages.success(request, f"{done} {cut_done(cut)}".strip())
     if verb == "remove":
         return redirect("replicas")
     response = redirect("replica", replica_id=row.id)

@@ -42,6 +42,16 @@ urlpatterns: list[URLPattern] = [
         page(replica_live.timeline_region),
         name="replica-timeline",
     ),
+    path(
+        "replicas/<str:replica_id>/engine",
+        page(replica_live.engine_region),
+        name="replica-engine",
+    ),
+    path(
+        "replicas/<str:replica_id>/now",
+        page(replica_live.now),
+        name="replica-now",
+    ),
     path("replicas/<str:replica_id>/log", page(replica_live.log), name="replica-log"),
     path(
         "replicas/<str:replica_id>/<str:verb>",

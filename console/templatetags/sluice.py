@@ -101,15 +101,19 @@ def age_text(seconds: float) -> str:
 
 
 @register.simple_tag
-def figure(values: dict[str, float | None], name: str, digits: int = 0) -> SafeString:
-    """A live number, patched in place by ``figures.js`` in the same notation."""
+def figure(
+    values: dict[str, float | None], name: str, digits: int = 0, none: str = ""
+) -> SafeString:
+    """A live number, patched in place by ``figures.js`` in the same notation; ``none``
+    is what to say where there is none."""
     value = values.get(name)
     return format_html(
-        '<span data-figure="{}" data-digits="{}" class="{}">{}</span>',
+        '<span data-figure="{}" data-digits="{}"{} class="{}">{}</span>',
         name,
         digits,
+        format_html(' data-none="{}"', none) if none else "",
         "is-none" if value is None else "",
-        _("not collected") if value is None else f"{value:,.{digits}f}",
+        (none or _("not collected")) if value is None else f"{value:,.{digits}f}",
     )
 
 

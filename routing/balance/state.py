@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 
+from cluster.health.patience import HANG_S
 from routing.balance.breaker import Breaker
 
 AVOID_FIRST_S = 2.0
@@ -50,6 +51,7 @@ class ReplicaState:
         "busy_since",
         "draining",
         "failures",
+        "hang_after_s",
         "id",
         "in_flight",
         "last_byte_at",
@@ -74,6 +76,7 @@ class ReplicaState:
         # When the last content came from it, to this gateway or to another one.
         self.last_byte_at = 0.0
         self.seen_elsewhere_at = 0.0
+        self.hang_after_s = HANG_S
         # Since when it has had enough streams to be judged by its silence.
         self.busy_since = 0.0
         # Whether requests ever found fault with it that is not settled yet.

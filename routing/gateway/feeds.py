@@ -18,6 +18,8 @@ import msgspec
 
 from cluster import feed
 from cluster.health.failures import FAILURES_KEPT_S, failures_name, minute_of
+from cluster.health.load import LOADS, load_decode
+from cluster.health.patience import hang_after_s
 from cluster.health.served import SERVED, SERVED_KEPT_S
 from routing.balance.state import ReplicaState, ReplicaStates
 from routing.contracts import names
@@ -131,6 +133,7 @@ class Feeds:
         quiet = sorted(self._passive.quiet) if renews else []
         if quiet:
             pipeline.zmscore(SERVED, quiet)
+            pipeline.hmget(LOADS, quiet)
         failed: dict[ReplicaState, int] = {}
         if renews:
             self._renew(pipeline)
@@ -146,6 +149,7 @@ class Feeds:
         self._standings.offset_s = seconds + micros / 1e6 - time.time()
         if quiet:
             self._seen_elsewhere(quiet, rest[0])
+            self._patience(quiet, rest[1])
         for state, count in failed.items():
             state.failures -= count
         back = not self._link.up
@@ -199,6 +203,12 @@ class Feeds:
         for replica_id, score in zip(quiet, scores, strict=True):
             if score is not None:
                 self._states.get(replica_id).seen_elsewhere_at = score - behind_s
+
+    def _patience(self, quiet: list[str], loads: list[bytes | None]) -> None:
+        """How long each of them is waited for; asked for only when it matters."""
+        for replica_id, load in zip(quiet, loads, strict=True):
+            state = self._states.get(replica_id)
+            state.hang_after_s = hang_after_s(load_decode(load))
 
     async def _follow_revision(self, raw: bytes | None) -> None:
         published = _revision(raw)

@@ -19,6 +19,7 @@ import msgspec
 from cluster import feed
 from cluster.health import Passive, PassiveAxis, Record, record_decode
 from cluster.health.passive import cleared, ejected, later, recovered, suspected
+from cluster.health.patience import HANG_S
 from routing.balance.breaker import FAILURES_IN_A_ROW
 from routing.balance.candidates import Candidate
 from routing.balance.draw import Rng
@@ -35,9 +36,8 @@ from routing.gateway.standings import Standings
 
 log = logging.getLogger(__name__)
 
-# Silence on all streams of a replica while another of its model speaks.
-HANG_SUSPECT_S = 30.0
-HANG_EJECT_S = 40.0
+# From the suspicion that a silent replica hangs to the ejection for it.
+HANG_EJECT_LATER_S = 10.0
 WATCH_S = 1.0
 # Content this recent proves that it speaks again.
 SPEAKS_S = 2.0
@@ -125,7 +125,7 @@ class PassiveHealth:
             return
         since = _waits_since(state, suspect)
         quiet_since = max(heard_at, since)
-        if not since or now - quiet_since < HANG_SUSPECT_S / 2:
+        if not since or now - quiet_since < HANG_S / 2:
             return
         self.quiet.add(state.id)
         if any(s is not state and s.last_byte_at > quiet_since for s in group.states):
@@ -137,11 +137,13 @@ class PassiveHealth:
             f"No content on {state.streams} open streams for {quiet_s:.0f} s, "
             "while other replicas sent some."
         )
-        if state.trial_since and quiet_s >= HANG_SUSPECT_S:
+        if quiet_s < state.hang_after_s:
+            return
+        if state.trial_since:
             self._eject(state, "trial_failed", detail)
-        elif not state.trial_since and quiet_s >= HANG_EJECT_S:
+        elif quiet_s >= state.hang_after_s + HANG_EJECT_LATER_S:
             self._eject(state, "hang", detail)
-        elif not state.trial_since and quiet_s >= HANG_SUSPECT_S and not suspect:
+        elif not suspect:
             change = partial(_suspected, "hang", detail, said_by=self._gateway_id)
             self._change(state.id, change)
 

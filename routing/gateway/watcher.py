@@ -31,6 +31,8 @@ class Watcher:
         self._link = link
         self._states = states
         self._path = path
+        self._keeping = asyncio.Lock()
+        self._unkept: list[bytes] = []
         # The last (epoch, revision) whose body could not be used.
         self._unusable = (0, 0)
         self.router: Router | None = None
@@ -67,11 +69,21 @@ class Watcher:
         return body
 
     async def keep(self, body: bytes) -> None:
-        """Put the applied revision on disk, for a start without Redis."""
-        try:
-            await asyncio.to_thread(self._replace, body)
-        except OSError as error:
-            log.warning("the snapshot is not kept on disk: %s", error)
+        """Put the applied revision on disk, for a start without Redis.
+
+        One at a time, and of those that wait only the newest: two writers of one
+        process would share their temporary file.
+        """
+        self._unkept.append(body)
+        async with self._keeping:
+            if not self._unkept:
+                return
+            newest = self._unkept[-1]
+            self._unkept.clear()
+            try:
+                await asyncio.to_thread(self._replace, newest)
+            except OSError as error:
+                log.warning("the snapshot is not kept on disk: %s", error)
 
     def _apply(self, body: bytes, source: str) -> bool:
         try:

@@ -135,8 +135,8 @@ export class Chart {
     return PAD.top + (1 - value / this.most) * (HEIGHT - PAD.top - PAD.bottom);
   }
 
-  number(value) {
-    return value.toLocaleString(document.documentElement.lang, { maximumFractionDigits: this.digits });
+  number(value, digits = this.digits) {
+    return value.toLocaleString(document.documentElement.lang, { maximumFractionDigits: digits });
   }
 
   draw(now = Date.now()) {
@@ -160,7 +160,8 @@ export class Chart {
       const y = this.y(this.most * share);
       parts.push(element("line", { x1: PAD.left, x2: width - PAD.right, y1: y, y2: y }));
       const label = element("text", { x: PAD.left - 6, y: y + 4, "text-anchor": "end" });
-      label.textContent = this.number(this.most * share);
+      // Half of a small scale is no whole number.
+      label.textContent = this.number(this.most * share, 1);
       parts.push(label);
     }
     for (const [minutes, anchor] of [[30, "start"], [15, "middle"], [0, "end"]]) {

@@ -10,15 +10,15 @@ const rows = new Map();
 
 export const figure = (name) => page[name] ?? null;
 
-export function figureText(value, digits) {
-  if (value === null || value === undefined) return say("not_collected");
+function figureText(value, digits, none) {
+  if (value === null || value === undefined) return none ?? say("not_collected");
   return value.toLocaleString(document.documentElement.lang, {
     minimumFractionDigits: digits, maximumFractionDigits: digits,
   });
 }
 
 function patch(element, value) {
-  const text = figureText(value, Number(element.dataset.digits ?? 0));
+  const text = figureText(value, Number(element.dataset.digits ?? 0), element.dataset.none);
   if (element.textContent !== text) element.textContent = text;
   element.classList.toggle("is-none", value === null || value === undefined);
 }

@@ -72,6 +72,8 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   if (state.dirtyAt <= state.sentAt) state.dirtyAt = 0;
   if (lastText.get(target.id) === xhr.responseText) event.detail.shouldSwap = false;
   lastText.set(target.id, xhr.responseText);
+  // The white space around a region would stay beside the next one, for ever.
+  event.detail.serverResponse = xhr.responseText.trim();
 });
 
 document.addEventListener("htmx:afterRequest", (event) => {

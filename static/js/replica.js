@@ -1,5 +1,6 @@
 // The page of one replica: its numbers, charts, open requests and log.
 
+import "./actions.js";
 import "./copy.js";
 import "./log.js";
 import { Chart, Series } from "./chart.js";
@@ -72,7 +73,7 @@ function fill(row, request) {
 function requestsShow(requests) {
   const body = table.tBodies[0];
   while (body.rows.length > requests.length) body.rows[body.rows.length - 1].remove();
-  while (body.rows.length < requests.length) body.append(blank.content.cloneNode(true));
+  while (body.rows.length < requests.length) body.append(blank.content.firstElementChild.cloneNode(true));
   requests.forEach((request, index) => fill(body.rows[index], request));
 }
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +64,7 @@ class Fleet:
             actor=self.actor,
         )
 
-    def until(self, condition: Callable[[], bool], timeout_s: float = 15.0) -> None:
+    def until(self, condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
         """Reconcile again and again until the condition holds."""
         deadline = time.monotonic() + timeout_s
         while True:
@@ -97,6 +100,28 @@ def fleet(
     fleet.files().create()
     yield fleet
     strays_end([], fleet.files())
+
+
+@pytest.fixture
+def small_disk(settings: LazySettings, tmp_path: Path) -> Iterator[Path]:
+    """The data directory on a disk of its own, of one megabyte."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting a small disk needs root")
+    settings.DATA_DIR = disk
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def disk_fill(disk: Path) -> Path:
+    """Not a byte is left; the file to remove for room."""
+    ballast = disk / "ballast"
+    with suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    return ballast
 
 
 @pytest.fixture

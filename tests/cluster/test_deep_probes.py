@@ -24,13 +24,14 @@ from cluster.health import (
     ProcessAxis,
     Reading,
     Record,
+    patience,
     state_merge,
 )
+from cluster.health.load import Load
 from cluster.health.probing import Deep, Streak, deep_due, deep_next, probe_next
 from cluster.health.served import SERVED
 from cluster.models import AuditRecord, Replica
 from cluster.services import (
-    deep_probes,
     replica_admin_set,
     replicas_deep_probe,
     replicas_probe,
@@ -202,7 +203,7 @@ def test_a_health_page_that_lies_is_found_out_without_traffic(
     fleet: Fleet, engine: MockEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """vllm#24207: /health says 200 while the engine behind it hangs."""
-    monkeypatch.setattr(deep_probes, "DEEP_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(patience, "DEEP_TIMEOUT_S", 0.3)
     replica = fleet.static(engine.address)
     live.axis_write(replica.id, ProbeAxis(Probe.UP, 1.0))
     engine.set(hang=True)
@@ -213,12 +214,30 @@ def test_a_health_page_that_lies_is_found_out_without_traffic(
         assert label(replica) is expected
     assert state_merge(record(replica), now=time.time()).cause == "deep_probe_failed"
     engine.set(hang=False)
+    monkeypatch.undo()
     for expected in (Label.DOWN, Label.HEALTHY):
         retry_at_once(replica)
         replicas_deep_probe()
         replicas_probe()
         assert label(replica) is expected
     engine.counters_when(lambda counters: counters.running == 0)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_engine_that_is_known_to_be_slow_is_waited_for_longer(
+    fleet: Fleet, engine: MockEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "DEEP_TIMEOUT_S", 0.3)
+    replica = fleet.static(engine.address)
+    live.axis_write(replica.id, ProbeAxis(Probe.UP, 1.0))
+    engine.set(delay_first_token_ms=800)
+    for ttft_p99_s, failures in ((None, 1), (2.0, 0)):
+        load = Load(time.time(), ttft_p99_s=ttft_p99_s)
+        live.load_write(replica.id, load, unlock="x")
+        retry_at_once(replica)
+        assert replicas_deep_probe() == [replica.id]
+        known, _ = live.deeps_read([replica.id])
+        assert known[replica.id].deep.failures == failures
 
 
 @pytest.mark.django_db(transaction=True)
@@ -238,7 +257,7 @@ def test_two_at_once_ask_once(fleet: Fleet, peer: Callable[..., Peer]) -> None:
     answered = threading.Event()
 
     def wait(connection: Any) -> None:
-        answered.wait(5)
+        answered.wait(8)
         connection.sendall(http(b'{"choices":[{}]}'))
 
     slow = peer(wait)
@@ -254,7 +273,7 @@ def test_two_at_once_ask_once(fleet: Fleet, peer: Callable[..., Peer]) -> None:
     first = threading.Thread(target=deep_probe)
     first.start()
     try:
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 8
         while not slow.asked:
             assert time.monotonic() < deadline
             time.sleep(0.01)

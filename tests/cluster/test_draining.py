@@ -26,6 +26,8 @@ from cluster.services import (
     node_reconcile,
     replica_admin_set,
     replica_drain,
+    replica_remove,
+    replica_restart,
     replica_running_set,
     replicas_deep_probe,
     replicas_probe,
@@ -74,12 +76,12 @@ def publish(replica: Replica | None, count: int, gateway_id: str = "g1") -> None
     open_ = [OpenRequest(f"r{n}", "demo", 1.0, True, 3) for n in range(count)]
     client = live.redis_client()
     client.zadd(inflight.GATEWAYS, {gateway_id: 1.0})
-    client.set(inflight.gateway_record_name(gateway_id), "{}", ex=5)
+    client.set(inflight.gateway_record_name(gateway_id), "{}", ex=60)
     name = inflight.inflight_name(gateway_id)
     client.delete(name)
     fields: Any = inflight_fields({replica.id: open_} if replica else {})
     client.hset(name, mapping=fields)
-    client.expire(name, 5)
+    client.expire(name, 60)
 
 
 def audit(action: str) -> Any:
@@ -143,7 +145,7 @@ def test_at_the_deadline_it_is_stopped_and_the_record_says_what_was_cut(
     replica = fleet.replica()
     publish(replica, 4)
     replica_drain(replica=replica, then_stop=True, deadline_s=20, actor=actor)
-    assert until_drained(replica, time.time() + 19).wanted_running
+    assert until_drained(replica, time.time() + 10).wanted_running
     assert not until_drained(replica, time.time() + 21).wanted_running
     assert audit("replica.stop") == {"drained": False, "cut": 4}
 
@@ -174,6 +176,32 @@ def test_stopping_drains_first_and_stopping_now_says_how_many_it_cuts(
     assert audit("replica.stop") == {"cut": 3}
 
 
+def test_a_restart_and_a_removal_say_how_many_they_cut_and_only_once(
+    fleet: Fleet, actor: Actor
+) -> None:
+    replica = fleet.replica()
+    publish(replica, 2)
+    assert replica_restart(replica=replica, actor=actor).cut == 2
+    assert audit("replica.restart") == {"cut": 2}
+    publish(replica, 5)
+    assert replica_remove(replica=replica, actor=actor) == 5
+    assert audit("replica.remove") == {"cut": 5}
+    # What is gone is cut by nobody a second time.
+    assert replica_remove(replica=replica, actor=actor) == 0
+    assert replica_restart(replica=replica, actor=actor).cut == 0
+    done = replica_running_set(replica=replica, running=False, force=True, actor=actor)
+    assert done.cut == 0
+
+
+def test_a_static_replica_that_is_removed_finishes_what_runs(
+    fleet: Fleet, actor: Actor
+) -> None:
+    replica = fleet.static("http://127.0.0.1:9")
+    publish(replica, 3)
+    assert replica_remove(replica=replica, actor=actor) == 0
+    assert audit("replica.remove") == {"cut": 0}
+
+
 def test_without_redis_the_number_of_cut_requests_is_unknown_and_it_stops(
     fleet: Fleet, actor: Actor, valkey_server: services.Valkey
 ) -> None:
@@ -183,9 +211,13 @@ def test_without_redis_the_number_of_cut_requests_is_unknown_and_it_stops(
         done = replica_running_set(
             replica=replica, running=False, force=True, actor=actor
         )
+        stopped = (done.cut, done.replica.wanted_running)
+        restarted = replica_restart(replica=replica, actor=actor)
+        removed = replica_remove(replica=replica, actor=actor)
     finally:
         valkey_server.start()
-    assert (done.cut, done.replica.wanted_running) == (None, False)
+    assert stopped == (None, False)
+    assert (restarted.cut, removed) == (None, None)
 
 
 def test_a_static_replica_can_be_drained_but_not_stopped(
@@ -202,7 +234,7 @@ def test_a_static_replica_can_be_drained_but_not_stopped(
 
 MOCK = (
     "{python} -m cluster.engines.mock --host {host} --port {port} "
-    "--model smol --gap-ms 40 --tokens 100"
+    "--model smol --gap-ms 40 --tokens 150"
 )
 
 
@@ -244,7 +276,7 @@ def test_twenty_streams_end_in_peace_while_their_replica_drains(
         count_now = inflight_count(replica_id=replica.id)
         most_open = max(most_open, count_now or 0)
         until_drained(replica, time.time())
-        assert time.monotonic() - began < 30
+        assert time.monotonic() - began < 60
         time.sleep(0.1)
     assert most_open >= 20
     fleet.until(lambda: process(replica).state is Process.STOPPED)

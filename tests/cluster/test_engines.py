@@ -175,10 +175,6 @@ def test_llamacpp_is_started_with_its_launch_parameters() -> None:
         ("generic", {"command": "serve 'open"}, None, "bad_command"),
         ("generic", {"command": "serve {prot}"}, None, "bad_command"),
         ("generic", {"command": "serve {artifact}"}, None, "no_artifact"),
-        ("vllm", {}, Path("/w"), "not_launchable"),
-        ("sglang", {}, Path("/w"), "not_launchable"),
-        ("ollama", {}, Path("/w"), "not_launchable"),
-        ("tgi", {}, Path("/w"), "not_launchable"),
     ],
 )
 def test_what_cannot_be_started_is_refused_with_a_reason(

@@ -177,7 +177,7 @@ def test_the_end_of_a_process_is_told_at_once(
         node_reconcile(node=fleet.node)
         assert not told.is_set()
         os.kill(pid_of(replica), signal.SIGKILL)
-        assert told.wait(2)
+        assert told.wait(15)
         # What the keeper wrote before it told is there to be read.
         node_reconcile(node=fleet.node)
         assert process(replica).reason == "signal"

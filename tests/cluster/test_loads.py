@@ -138,13 +138,14 @@ def test_metrics_that_are_none_are_a_stated_reason_and_no_harm(
     reason: str,
     word: str,
 ) -> None:
-    monkeypatch.setattr(asking, "SCRAPE_TIMEOUT_S", 0.5)
+    if answer is hanging:
+        monkeypatch.setattr(asking, "SCRAPE_TIMEOUT_S", 0.5)
     serve = metrics_of(answer)
     serve.peer = peer(serve)
     replica = fleet.static(serve.peer.address, fleet.version(engine="vllm"))
     began = time.monotonic()
     replicas_probe()
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10
     load = live.loads_read()[replica.id]
     assert (load.error, load.running) == (reason, None)
     assert word in load.detail and len(load.detail) < 300

@@ -63,7 +63,8 @@ def test_a_wanted_replica_is_started_and_left_alone(fleet: Fleet) -> None:
 
 def test_a_killed_process_is_noticed_told_of_and_replaced(fleet: Fleet) -> None:
     replica = fleet.replica(command="/bin/sh -c 'echo all is well; sleep 300'")
-    node_reconcile(node=fleet.node)
+    log = fleet.files().log(replica.id)
+    fleet.until(lambda: "well" in log.read_text())
     first, address = pid_of(replica), replica.address
     since = process(replica).since
     os.kill(first, signal.SIGKILL)
@@ -205,7 +206,7 @@ def test_a_missing_artifact_says_what_is_missing_and_when_it_is_tried_again(
 @pytest.mark.parametrize(
     ("engine", "params", "reason"),
     [
-        ("vllm", {}, "not_launchable"),
+        ("vllm", {}, "no_artifact"),
         ("generic", {}, "no_command"),
         ("generic", {"command": "/no/such/program"}, "spawn_failed"),
         ("generic", {"command": "/bin/true", "env": "SLUICE_X=1"}, "bad_param"),

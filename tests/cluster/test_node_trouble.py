@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from django.conf import LazySettings
 from django.db import OperationalError
 
 from cluster.actor import Actor
@@ -28,7 +25,7 @@ from cluster.services import (
 )
 from cluster.services.launch import launch_prepare
 from tests import services
-from tests.cluster.conftest import Fleet, process, record
+from tests.cluster.conftest import Fleet, disk_fill, process, record
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -203,19 +200,6 @@ def test_without_redis_processes_start_and_their_states_are_written_later(
     assert runs(replica) and pid_of(replica) == pid
 
 
-@pytest.fixture
-def small_disk(settings: LazySettings, tmp_path: Path) -> Iterator[Path]:
-    """The data directory on a disk of its own, of one megabyte."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("mounting a small disk needs root")
-    settings.DATA_DIR = disk
-    yield disk
-    subprocess.run(["umount", "--lazy", str(disk)], check=True)
-
-
 def test_a_full_disk_stops_no_replica_and_is_told_where_one_cannot_start(
     fleet: Fleet, small_disk: Path
 ) -> None:
@@ -225,10 +209,7 @@ def test_a_full_disk_stops_no_replica_and_is_told_where_one_cannot_start(
     late = fleet.replica(version)
     # Notes that are lost do not make it a stopped replica, either.
     fleet.files().notes(other.id).unlink()
-    ballast = small_disk / "ballast"
-    with suppress(OSError), ballast.open("wb", buffering=0) as file:
-        while True:
-            file.write(bytes(4096))
+    ballast = disk_fill(small_disk)
     node_reconcile(node=fleet.node)
     assert runs(one) and runs(other)
     axis = process(late)

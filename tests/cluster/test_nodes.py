@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
@@ -165,7 +166,7 @@ def test_a_clock_that_is_off_is_shown_and_changes_nothing(
     presence.presence_beat("local", holder="a", facts=facts)
     [view] = node_views([fleet.node])
     assert view.facts and view.facts.clock_is_off
-    assert view.facts.clock_offset_s == pytest.approx(3600, abs=1)
+    assert view.facts.clock_offset_s == pytest.approx(3600, abs=5)
     assert view.state is NodeState.REACHABLE
     assert view.age_s is not None and view.age_s < 5
 
@@ -181,11 +182,13 @@ def test_a_name_is_held_while_it_is_heard_and_given_up_only_on_demand(
         return ""
 
     assert claim("one") == claim("one") == ""
-    assert "gpu-a at 10.0.0.7, whose last heartbeat is 0 s old" in claim("two", True)
-    silent("gpu-a", 44)
-    assert "44 s old" in claim("two", True)
+    told = r"gpu-a at 10\.0\.0\.7, whose last heartbeat is (\d+) s old"
+    assert re.search(told, claim("two", True))
+    silent("gpu-a", 30)
+    heard = re.search(told, claim("two", True))
+    assert heard is not None and 30 <= int(heard[1]) < 40
     silent("gpu-a", 50)
-    assert "silent for 50 s: use --replace" in claim("two")
+    assert re.search(r"silent for 5\d s: use --replace", claim("two"))
     assert claim("two", True) == ""
     # The first one learns of it with its next heartbeat.
     assert presence.presence_beat("gpu-a", holder="one", facts=FACTS) is not None

@@ -46,7 +46,7 @@ version = version_create(
 
 def labels(last):
     seen, began = [], time.monotonic()
-    while time.monotonic() - began < 30:
+    while time.monotonic() - began < 60:
         record = live.records_read([replica.id])[replica.id]
         label = state_merge(record, now=time.time()).label.value
         if seen[-1:] != [label]:
@@ -97,7 +97,7 @@ def environment(
             stderr=file,
             start_new_session=True,
         )
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while " ready." not in log.read_text():
         assert worker.poll() is None and time.monotonic() < deadline, log.read_text()
         time.sleep(0.05)
@@ -107,6 +107,7 @@ def environment(
 
 
 @pytest.mark.processes
+@pytest.mark.timeout(300)
 @pytest.mark.skipif(find_spec("xllamacpp") is None, reason="no xllamacpp here")
 def test_the_worker_brings_a_replica_up_back_and_down(
     environment: dict[str, str], settings: Any
@@ -116,16 +117,23 @@ def test_the_worker_brings_a_replica_up_back_and_down(
         env=environment,
         cwd=settings.BASE_DIR,
         stdout=subprocess.PIPE,
-        timeout=100,
+        timeout=200,
         check=True,
         text=True,
     )
     first, second, third, replaced = json.loads(done.stdout)
-    assert first[0] == "registered" and first[-3:] == ["loading", "warming", "healthy"]
-    assert "starting" in first
-    assert second[0] == "healthy" and second[-2:] == ["warming", "healthy"]
+    assert {"registered", "starting", "loading", "healthy"} <= set(first)
+    assert is_on_the_way(first)
+    assert second[:2] == ["healthy", "down"] and second[-1] == "healthy"
+    assert is_on_the_way([label for label in second if label != "down"][1:])
     assert third[-1] == "registered"
     assert replaced
+
+
+def is_on_the_way(labels: list[str]) -> bool:
+    """In the order of a start; who only looks now and then may miss a short one."""
+    way = ["registered", "starting", "loading", "warming", "healthy"]
+    return labels == sorted(set(labels), key=way.index)
 
 
 @pytest.mark.django_db(transaction=True)

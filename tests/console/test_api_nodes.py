@@ -26,6 +26,9 @@ def test_a_node_is_shown_with_its_state_and_its_facts() -> None:
     assert node["state"] == "reachable" and node["last_heartbeat_age_s"] < 5
     facts = node["facts"]
     assert (facts["cpu_count"], facts["disk"], facts["gpus"]) == (8, "ok", [])
+    assert node["rival"] is None
+    presence.presence_beat("gpu-a", holder="b", facts=FACTS)
+    assert api.get("/nodes/gpu-a")["rival"] == FACTS.host
     silent("gpu-a", 3600)
     node = api.get("/nodes/gpu-a")
     assert node["state"] == "unreachable"

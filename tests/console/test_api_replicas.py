@@ -13,8 +13,10 @@ from django.test.utils import CaptureQueriesContext
 from cluster import live
 from cluster.actor import SYSTEM
 from cluster.health import Passive, PassiveAxis, Probe, ProbeAxis, Process, ProcessAxis
+from cluster.health.inflight import inflight_name
 from cluster.models import AuditRecord, Replica, Version
 from cluster.services import node_register
+from tests import fleet
 from tests.console.api import Api, read, refusal
 
 pytestmark = [
@@ -44,7 +46,8 @@ def test_a_static_replica_is_added_shown_listed_and_removed(api: Api) -> None:
     assert (shown["model"], shown["version"], shown["node"]) == ("qwen", "v1", None)
     assert api.get(f"/replicas/{shown['id']}") == shown
     assert api.get("/replicas")["items"] == [shown]
-    assert api.delete(f"/replicas/{shown['id']}").status_code == 204
+    removed = api.delete(f"/replicas/{shown['id']}")
+    assert (removed.status_code, read(removed)) == (200, {"id": "qwen-v1-1", "cut": 0})
     assert api.get("/replicas")["items"] == []
     assert api.delete(f"/replicas/{shown['id']}").status_code == 404
 
@@ -261,8 +264,21 @@ def test_a_stop_may_be_forced_and_says_what_it_cut(api: Api) -> None:
     replica = read(api.post("/replicas", PROCESS))["id"]
     stopped = read(api.post(f"/replicas/{replica}/stop", {"force": True}))
     assert stopped["wanted_running"] is False
-    # No gateway lives that could say what it has open.
-    assert stopped["cut"] in (0, None)
+    # No gateway lives that could have anything open.
+    assert stopped["cut"] == 0
+
+
+def test_a_restart_and_a_removal_say_what_they_cut(
+    api: Api, valkey: redis.Redis
+) -> None:
+    replica = read(api.post("/replicas", PROCESS))["id"]
+    fleet.open_set(valkey, replica, 3)
+    assert read(api.post(f"/replicas/{replica}/restart"))["cut"] == 3
+    valkey.delete(inflight_name("g1"))
+    # A gateway that lives and does not say: unknown is not none.
+    assert read(api.post(f"/replicas/{replica}/restart"))["cut"] is None
+    fleet.open_set(valkey, replica, 2)
+    assert read(api.delete(f"/replicas/{replica}")) == {"id": replica, "cut": 2}
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_without_the_wheels_the_mock_serves_and_everything_says_so(
         assert "Mock engine" in version.description
     node = Node.objects.get()
     try:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not served_names() >= {"mock"}:
             assert time.monotonic() < deadline
             node_reconcile(node=node)

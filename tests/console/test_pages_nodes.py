@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from django.test import Client
 
-from cluster import presence
+from cluster import live, presence
 from cluster.health import Process, ProcessAxis
-from cluster.health.node import SILENT_S, Gpu
+from cluster.health.node import RIVAL_SHOWN_S, SILENT_S, Gpu, node_name
 from cluster.models import Node
 from cluster.services import node_register
 from tests import fleet
@@ -60,6 +60,25 @@ def test_what_is_scarce_or_wrong_stands_beside_the_state(
     for address in ("/nodes", "/nodes/gpu-a"):
         text = text_of(page, address)
         assert "3600 s behind Redis" in text and "disk of its data directory" in text
+
+
+def test_two_machines_of_one_name_are_told_where_the_name_is(
+    page: Client, node: Node
+) -> None:
+    beat()
+    rival = msgspec.structs.replace(FACTS, host="10.0.0.8", hostname="gpu-twin")
+    for replace in (False, True):
+        assert presence.presence_beat(
+            "gpu-a", holder="other", facts=rival, replace=replace
+        )
+    for address in ("/nodes", "/nodes/gpu-a"):
+        text = text_of(page, address)
+        assert "Another machine, gpu-twin at 10.0.0.8, was refused" in text
+        assert ">Reachable<" in text and "10.0.0.7" in text
+    name = node_name("gpu-a")
+    refused_at = presence.redis_time() - RIVAL_SHOWN_S
+    live.redis_client().hset(name, "rival_at", str(refused_at))
+    assert "gpu-twin" not in text_of(page)
 
 
 def test_cards_are_listed_and_absent_ones_are_shown_as_absent(

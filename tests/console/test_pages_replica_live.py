@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -16,12 +17,18 @@ from django.utils import timezone
 
 from cluster import live
 from cluster.drivers.replica_log import log_lines
-from cluster.health import Process, ProcessAxis
+from cluster.health import Passive, PassiveAxis, Process, ProcessAxis
 from cluster.health.failures import failures_name, minute_of
 from cluster.health.inflight import OpenRequest, inflight_fields, inflight_name
 from cluster.health.load import Load
 from cluster.models import AuditRecord, Replica, Sample
-from cluster.services import replica_log_publish
+from cluster.services import (
+    model_create,
+    replica_address_set,
+    replica_log_publish,
+    replicas_probe,
+    version_create,
+)
 from cluster.services.launch import launch_command
 from console.live.readings import LOAD_BELIEVED_S, Reading, reading_read
 from console.pages.replica_live import chart_history
@@ -102,6 +109,116 @@ def test_stop_waits_for_open_requests_and_stop_now_says_how_many_it_cut(
     replica.refresh_from_db()
     assert replica.wanted_running is False
     assert "1 request was cut off." in text_of(page, replica)
+
+
+@pytest.mark.parametrize("verb", ["restart", "remove"])
+def test_a_restart_and_a_removal_say_how_many_requests_they_cut(
+    page: Client, replica: Replica, valkey: redis.Redis, verb: str
+) -> None:
+    fleet.open_set(valkey, replica.id, 2)
+    done = page.post(f"/replicas/{replica.id}/{verb}")
+    text = page.get(done["Location"]).content.decode()
+    assert "2 requests were cut off." in text
+    # The record of what changed says so as well.
+    assert text_of(page, replica).count("2 requests were cut off.") == 1
+
+
+def test_an_unknown_number_of_cut_requests_is_said_to_be_unknown(
+    page: Client, replica: Replica
+) -> None:
+    fleet.gateway_set("silent")
+    page.post(f"/replicas/{replica.id}/restart")
+    assert "It is unknown how many requests were cut off" in text_of(page, replica)
+
+
+def test_a_static_replica_is_removed_without_cutting_anything(
+    page: Client, replica: Replica, valkey: redis.Redis
+) -> None:
+    static = fleet.replica_add(replica.version.model, "v1", 8001)
+    fleet.open_set(valkey, static.id, 3)
+    removal = actions_of(page, static)["verbs"]["remove"]
+    assert "3 requests run on it, the oldest for 3 s." in removal["facts"]
+    assert not any("cuts" in fact for fact in removal["facts"])
+    done = page.post(f"/replicas/{static.id}/remove")
+    assert "cut off" not in page.get(done["Location"]).content.decode()
+
+
+def actions_of(page: Client, replica: Replica) -> Any:
+    return page.get(f"/replicas/{replica.id}/now").json()
+
+
+def test_what_can_be_done_follows_the_replica(
+    page: Client, replica: Replica, valkey: redis.Redis
+) -> None:
+    before = actions_of(page, replica)
+    assert before["facts"][0] == "v1 gets 100\u00a0% of the requests."
+    assert before["verbs"]["enable"]["blocked"] == "It is enabled already."
+    assert before["verbs"]["drain"]["blocked"] == ""
+    page.post(f"/replicas/{replica.id}/drain")
+    fleet.open_set(valkey, replica.id, 1)
+    after = actions_of(page, replica)["verbs"]
+    assert after["enable"]["blocked"] == ""
+    assert after["drain"]["blocked"] == "It is draining already."
+    assert "It cuts 1 request off." in after["stop-now"]["facts"]
+
+
+def test_the_numbers_can_be_had_without_a_websocket(
+    page: Client, replica: Replica, valkey: redis.Redis
+) -> None:
+    fleet.open_set(valkey, replica.id, 2)
+    now = actions_of(page, replica)
+    assert now["values"]["in_flight"] == 2 and now["values"]["kv"] is None
+    assert [row["request_id"] for row in now["requests"]] == ["r1", "r0"]
+    valkey.delete(inflight_name("g1"))
+    now = actions_of(page, replica)
+    assert (now["values"]["in_flight"], now["requests"]) == (None, [])
+
+
+def test_whoever_knows_better_puts_an_ejected_replica_back(
+    page: Client, replica: Replica
+) -> None:
+    fleet.replica_add(replica.version.model, "v1", 8001)
+    record = live.records_read([replica.id])[replica.id]
+    until, since = time.time() + 60, record.process_since
+
+    def out(_record: object, now: float) -> PassiveAxis:
+        return PassiveAxis(Passive.EJECTED, now, until, process_since=since)
+
+    live.passive_change(replica.id, out)
+    enable = actions_of(page, replica)["verbs"]["enable"]
+    assert enable["blocked"] == "" and "put back into use" in enable["effect"]
+    page.post(f"/replicas/{replica.id}/enable")
+    assert actions_of(page, replica)["verbs"]["enable"]["blocked"]
+    assert "put the replica" in text_of(page, replica)
+
+
+def test_nothing_is_done_to_a_removed_replica(page: Client, replica: Replica) -> None:
+    page.post(f"/replicas/{replica.id}/remove")
+    page.post(f"/replicas/{replica.id}/drain")
+    text = text_of(page, replica)
+    assert "The replica was removed." in text and "is draining." not in text
+    assert 'data-verb="' not in text
+
+
+@pytest.mark.parametrize("engine", ["llamacpp", "generic"])
+def test_the_next_probe_is_told_of_engines_with_and_without_metrics(
+    page: Client, valkey: redis.Redis, engine: str
+) -> None:
+    model = model_create(name="m", actor=fleet.ACTOR)
+    version_create(
+        model=model, name="v1", engine=engine, served_name="m", actor=fleet.ACTOR
+    )
+    replica = fleet.replica_add(model, "v1", 9, probe=None)
+    assert ">not probed now<" in text_of(page, replica)
+    with socket.create_server(("127.0.0.1", 0)) as refuses:
+        port = refuses.getsockname()[1]
+    replica_address_set(
+        replica=replica, address=f"http://127.0.0.1:{port}", actor=fleet.ACTOR
+    )
+    replicas_probe()
+    next_probe_s = reading_read(replica.id).values["next_probe_s"]
+    assert next_probe_s is not None and 0 <= next_probe_s <= 5
+    assert ">not probed now<" not in text_of(page, replica)
 
 
 @pytest.mark.parametrize(("deadline", "kept"), [("60", True), ("0", False)])
@@ -190,7 +307,7 @@ def test_the_launch_command_is_exact_or_the_reason_stands_there(
     # What a version is cannot be changed by any service.
     version = replica.version
     version.artifact = str(weights)
-    command = launch_command(replica)
+    command = launch_command(replica).words
     assert f"--model={weights}" in command and any("2048" in part for part in command)
 
 
@@ -198,7 +315,7 @@ def test_a_removed_replica_says_so_and_by_whom(page: Client, replica: Replica) -
     page.post(f"/replicas/{replica.id}/remove")
     assert AuditRecord.objects.filter(action="replica.remove").count() == 1
     text = text_of(page, replica)
-    assert ">Removed<" in text and "By ada." in text
+    assert ">Removed<" in text and "<dt>Removed by</dt><dd>ada</dd>" in text
     assert "data-chart=" not in text
 
 

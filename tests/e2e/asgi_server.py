@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
 from channels.routing import ProtocolTypeRouter
@@ -17,8 +19,25 @@ def _application() -> ProtocolTypeRouter:
     # Loaded late: it reads the settings, which the tests change first.
     from console import asgi
 
-    pages = ASGIStaticFilesHandler(asgi.django_application)
+    pages = _patient(ASGIStaticFilesHandler(asgi.django_application))
     return ProtocolTypeRouter({"http": pages, "websocket": asgi.live_application})
+
+
+def _patient(application: Any) -> Any:
+    """Nobody cuts a request off whose page was left: a file that is just being opened
+    for it would stay open. The product serves its files by other means."""
+
+    async def serve(scope: Any, receive: Any, send: Any) -> None:
+        async def hear() -> Any:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                # Cancelled when the answer is out.
+                await asyncio.Event().wait()
+            return message
+
+        await application(scope, hear, send)
+
+    return serve
 
 
 class ConsoleServer:

@@ -32,7 +32,7 @@ class Visit:
         self.base_url = base_url
         self.complaints: list[str] = []
         self.page: Page = context.new_page()
-        self.page.set_default_timeout(8000)
+        self.page.set_default_timeout(15_000)
         self.page.on("console", lambda m: self._console(m.type, m.text))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
 

@@ -76,7 +76,7 @@ class Product:
             for line in process.stdout:
                 self.lines.append(line.rstrip())
 
-    def wait_ready(self, within_s: float = 60) -> None:
+    def wait_ready(self, within_s: float = 120) -> None:
         def ready() -> bool:
             assert self.process is not None
             assert self.process.poll() is None, "\n".join(self.lines)
@@ -132,7 +132,7 @@ class Product:
             items = api.get("/replicas").json()["items"]
         return {item["id"]: item["state"]["label"] for item in items}
 
-    def wait_replicas_healthy(self, count: int, within_s: float = 60) -> None:
+    def wait_replicas_healthy(self, count: int, within_s: float = 120) -> None:
         def healthy() -> bool:
             return list(self.states().values()).count("healthy") == count
 

@@ -160,7 +160,7 @@ def test_a_draft_survives_a_reload_and_somebody_else_is_told(visit: Visit) -> No
     assert fields(page) == ["76", "19", "5"]
     fleet.weights_give("qwen", {"v1": 5000, "v2": 5000})
     banner = page.locator("[data-conflict]")
-    expect(banner).to_be_visible(timeout=8000)
+    expect(banner).to_be_visible(timeout=15_000)
     expect(banner).to_contain_text("v1 50 %, v2 50 %, v3 0 %")
     assert fields(page) == ["76", "19", "5"]
     apply = page.get_by_role("button", name="Apply", exact=True)
@@ -196,7 +196,7 @@ def test_a_conflict_found_by_the_server_lets_me_take_theirs(visit: Visit) -> Non
 def test_an_untouched_editor_follows_somebody_else(visit: Visit) -> None:
     page = visit.go(ADDRESS)
     fleet.weights_give("qwen", {"v1": 5000, "v2": 5000})
-    expect(page.get_by_label("Percent for v1")).to_have_value("50", timeout=8000)
+    expect(page.get_by_label("Percent for v1")).to_have_value("50", timeout=15_000)
     expect(page.locator("[data-conflict]")).to_be_hidden()
 
 
@@ -208,7 +208,7 @@ def test_applied_converges_before_the_eyes(visit: Visit) -> None:
     expect(page.locator("#applied")).to_contain_text("Applied by 0 of 1 gateways")
     fleet.gateway_set("g1")
     expect(page.locator("#applied")).to_contain_text(
-        "Applied by 1 of 1 gateways", timeout=4000
+        "Applied by 1 of 1 gateways", timeout=15_000
     )
 
 

@@ -123,7 +123,7 @@ class MockEngine:
         return recorded
 
     def counters_when(
-        self, reached: Callable[[Counters], bool], *, within_s: float = 5.0
+        self, reached: Callable[[Counters], bool], *, within_s: float = 15.0
     ) -> Counters:
         """The first counters for which this holds; ``AssertionError`` if none do."""
         deadline = time.monotonic() + within_s

@@ -33,10 +33,11 @@ def engines_shared() -> Iterator[tuple[MockEngine, MockEngine]]:
 def engines(
     engines_shared: tuple[MockEngine, MockEngine],
 ) -> tuple[MockEngine, MockEngine]:
-    """Both with fresh switches and counters."""
+    """Both with fresh switches and counters, and nothing left of the test before."""
     for engine in engines_shared:
         if engine.process is None:
             engine.start()
+        engine.counters_when(lambda counters: counters.running == 0)
         engine.reset()
     return engines_shared
 

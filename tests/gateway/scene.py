@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from cluster.health import Label, states_merge
 from tests import services
@@ -46,7 +47,7 @@ class Scene:
 
     def served_until(self, gateway: GatewayProcess, look: Callable[[], object]) -> None:
         """Requests one after another, all of which must go well, until it holds."""
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 30
         while not look():
             assert time.monotonic() < deadline, self.labels()
             self.served(gateway, 5)
@@ -55,7 +56,7 @@ class Scene:
         labels = (f'replica="{replica}"', f'state="{state}"')
         return gateway.metric("sluice_replica_state", *labels)
 
-    def until(self, look: Callable[[], object], within_s: float = 5.0) -> float:
+    def until(self, look: Callable[[], object], within_s: float = 15.0) -> float:
         """How long it takes until it holds."""
         began = time.monotonic()
         while not look():
@@ -65,7 +66,8 @@ class Scene:
 
 
 @contextmanager
-def scene_open(folder: Path) -> Iterator[Scene]:
+def scene_open(folder: Path, **options: Any) -> Iterator[Scene]:
+    """``options`` are those of the gateways."""
     with ExitStack() as stack:
         server = stack.enter_context(services.valkey())
         control = ControlPlane(server)
@@ -80,7 +82,7 @@ def scene_open(folder: Path) -> Iterator[Scene]:
             route("solo", {"v1": (10_000, addresses[:1])}, retries=0),
         )
         gateways = [
-            stack.enter_context(world.gateway(folder / name, server.url))
+            stack.enter_context(world.gateway(folder / name, server.url, **options))
             for name in ("one", "two")
         ]
         yield Scene(control, engines, gateways)

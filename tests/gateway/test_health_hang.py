@@ -1,88 +1,46 @@
 """Engines that hang behind a good health page, and what a return must not do.
 
-These take their time on purpose: the times are those of the product.
+The first takes its time on purpose: the times are those of the product.
 """
 
 from __future__ import annotations
 
 import contextlib
+import selectors
+import socket
 import statistics
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
+from typing import cast
 
+import msgspec
 import pytest
 
 from cluster.health import Admin, Label, Passive, PassiveAxis
-from tests.gateway.scene import NAMES, Scene
+from cluster.health.load import LOADS, Load
+from tests.gateway.scene import NAMES, Scene, scene_open
+from tests.gateway.streams import Streams
 from tests.gateway.world import GatewayProcess, read_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(150)]
-
-
-class Streams:
-    """Threads that stream through a gateway again and again until told to end."""
-
-    def __init__(self, gateway: GatewayProcess, key: str, count: int) -> None:
-        self.gateway = gateway
-        self.key = key
-        self.ended = threading.Event()
-        self.durations_s: list[float] = []
-        self.threads = [threading.Thread(target=self._run) for _ in range(count)]
-
-    def __enter__(self) -> Streams:
-        for thread in self.threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.ended.set()
-        for thread in self.threads:
-            thread.join(30)
-
-    def _run(self) -> None:
-        while not self.ended.is_set():
-            began = time.monotonic()
-            if stream_once(self.gateway, self.key, self.ended):
-                self.durations_s.append(time.monotonic() - began)
-
-
-def stream_once(gateway: GatewayProcess, key: str, given_up: threading.Event) -> bool:
-    """One stream to its end; false if the test ended before it."""
-    connection = gateway.raw_chat(key, stream=True, max_tokens=10)
-    connection.settimeout(0.5)
-    data = b""
-    try:
-        while b"data: [DONE]" not in data:
-            try:
-                part = connection.recv(65536)
-            except TimeoutError:
-                if given_up.is_set():
-                    return False
-                continue
-            if not part:
-                return False
-            data += part
-        return True
-    finally:
-        connection.close()
 
 
 def test_an_engine_that_hangs_is_out_within_45_s_and_disturbs_nobody(
     scene: Scene,
 ) -> None:
     """vllm#24207, Fastllm#19: 85 minutes of routing to a hung engine whose health page
-    was green. production-stack#749: one hung replica froze the whole router."""
+    was green."""
     one, other = scene.gateways
     for engine in scene.engines:
         engine.set(gap_ms=10)
-    with Streams(one, scene.key, 8) as before:
-        time.sleep(4)
-    p99_before_s = statistics.quantiles(before.durations_s, n=100)[98]
     scene.engines[2].set(hang=True)
-    slowest_livez_s = 0.0
-    with Streams(one, scene.key, 40) as streams:
+    livez_s = []
+    opens = partial(one.raw_chat, scene.key, stream=True, max_tokens=10)
+    with Streams(opens, 40):
         began = time.monotonic()
         suspect_s = ejected_s = 0.0
         while not ejected_s:
@@ -90,7 +48,7 @@ def test_an_engine_that_hangs_is_out_within_45_s_and_disturbs_nobody(
             assert passed_s < 45, scene.labels()
             asked = time.monotonic()
             assert one.request("GET", "/livez").status == 200
-            slowest_livez_s = max(slowest_livez_s, time.monotonic() - asked)
+            livez_s.append(time.monotonic() - asked)
             label = scene.labels()[2]
             if label is Label.SUSPECT and not suspect_s:
                 suspect_s = passed_s
@@ -100,22 +58,130 @@ def test_an_engine_that_hangs_is_out_within_45_s_and_disturbs_nobody(
     assert 29 < suspect_s < 36 and 39 < ejected_s < 45
     axis = scene.control.record(NAMES[2]).passive
     assert axis is not None and axis.cause == "hang"
-    scene.until(lambda: scene.state(other, NAMES[2], "ejected") == 1, within_s=1)
+    scene.until(lambda: scene.state(other, NAMES[2], "ejected") == 1)
     for gateway in (one, other):
         assert NAMES[2] not in scene.served(gateway, 30)
-    assert slowest_livez_s < 1.0
-    # Forty streams instead of eight share two replicas and this machine.
-    p99_s = statistics.quantiles(streams.durations_s, n=100)[98]
-    assert p99_s < 10 * p99_before_s + 1.0, (p99_before_s, p99_s)
+    # All but what a busy machine may hold up; a frozen router would freeze each.
+    assert statistics.quantiles(livez_s, n=20)[-1] < 1.0
     assert scene.labels()[:2] == [Label.HEALTHY] * 2
+
+
+def test_an_engine_that_is_known_to_be_slow_is_waited_for_longer(
+    hasty: Scene,
+) -> None:
+    """Its 0.9 s from token to token make 9 s of 3, read when it falls silent."""
+    scene = hasty
+    load = msgspec.json.encode(Load(time.time(), gap_p99_s=0.9))
+    scene.control.client.hset(LOADS, NAMES[2], load.decode())
+    for engine in scene.engines:
+        engine.set(gap_ms=10)
+    scene.engines[2].set(hang=True)
+    opens = partial(scene.gateways[0].raw_chat, scene.key, stream=True, max_tokens=10)
+    with Streams(opens, 20):
+        scene.engines[2].counters_when(lambda counters: counters.running >= 2)
+        took_s = scene.until(lambda: scene.labels()[2] is Label.SUSPECT, within_s=40)
+    assert took_s > 8
+    axis = scene.control.record(NAMES[2]).passive
+    assert axis is not None and axis.cause == "hang"
+
+
+class Crowd:
+    """So many streams at once, which one thread reads."""
+
+    def __init__(self, gateway: GatewayProcess, key: str, count: int) -> None:
+        self.selector = selectors.DefaultSelector()
+        self.began: dict[socket.socket, float] = {}
+        self.tails: dict[socket.socket, bytes] = {}
+        for _ in range(count):
+            at = time.monotonic()
+            stream = gateway.raw_chat(key, stream=True, max_tokens=20)
+            self.began[stream], self.tails[stream] = at, b""
+            self.selector.register(stream, selectors.EVENT_READ)
+
+    def whole_s(self, count: int) -> list[float]:
+        """How long those took that came to their end first, so many of them."""
+        took_s: list[float] = []
+        while len(took_s) < count:
+            ready = self.selector.select(30)
+            assert ready, f"{len(took_s)} of {count} ended"
+            for entry, _events in ready:
+                stream = cast("socket.socket", entry.fileobj)
+                part = stream.recv(65536)
+                assert part, "a stream was cut off"
+                self.tails[stream] = self.tails[stream][-20:] + part
+                if b"data: [DONE]" in self.tails[stream]:
+                    took_s.append(time.monotonic() - self.began[stream])
+                    self.selector.unregister(stream)
+        return took_s
+
+    def close(self) -> None:
+        self.selector.close()
+        for stream in self.began:
+            stream.close()
+
+
+def p99_of_a_crowd_s(scene: Scene, count: int) -> float:
+    """Of those streams that do not hang."""
+    for engine in scene.engines:
+        engine.counters_when(lambda counters: counters.running == 0)
+        engine.request("DELETE", "/mock/counters")
+    with contextlib.closing(Crowd(scene.gateways[0], scene.key, count)) as crowd:
+        hung = 0
+        if scene.engines[2].request("GET", "/mock")["hang"]:
+            scene.until(lambda: sum(taken(scene)) == count)
+            hung = scene.engines[2].counters().running
+            assert count / 4 < hung < count / 2
+        return statistics.quantiles(crowd.whole_s(count - hung), n=100)[98]
+
+
+def taken(scene: Scene) -> list[int]:
+    return [engine.counters().requests for engine in scene.engines]
+
+
+def test_one_hung_replica_of_three_holds_up_none_of_five_hundred_streams(
+    scene: Scene,
+) -> None:
+    """production-stack#749: one hung replica froze the whole router."""
+    for engine in scene.engines:
+        engine.set(gap_ms=100)
+    well_s = [p99_of_a_crowd_s(scene, 500) for _ in range(2)]
+    scene.engines[2].set(hang=True)
+    livez_s: list[float] = []
+    ended = threading.Event()
+
+    def ask() -> None:
+        while not ended.wait(0.05):
+            began = time.monotonic()
+            assert scene.gateways[0].request("GET", "/livez").status == 200
+            livez_s.append(time.monotonic() - began)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        hung_s = [p99_of_a_crowd_s(scene, 500) for _ in range(2)]
+    finally:
+        ended.set()
+        asking.join(30)
+    # A router that one replica freezes is out by the time a hang takes to be found; a
+    # machine that does other things meanwhile, by less than this.
+    assert min(hung_s) < 2 * max(well_s), (well_s, hung_s)
+    assert statistics.quantiles(livez_s, n=20)[-1] < 1.0
 
 
 def is_in(scene: Scene, replica: str, state: str) -> bool:
     return scene.state(scene.gateways[0], replica, state) == 1
 
 
-def test_the_silence_of_slow_clients_is_not_the_replicas(scene: Scene) -> None:
+@pytest.fixture
+def hasty(tmp_path: Path) -> Iterator[Scene]:
+    """Its gateways suspect after 3 s of silence and eject after 4."""
+    with scene_open(tmp_path, module="tests.gateway.hasty") as scene:
+        yield scene
+
+
+def test_the_silence_of_slow_clients_is_not_the_replicas(hasty: Scene) -> None:
     """Streams that the gateway itself holds back, because nobody reads them."""
+    scene = hasty
     gateway = scene.gateways[0]
     scene.engines[2].set(huge_body_bytes=40_000_000)
     for name in NAMES[:2]:
@@ -130,12 +196,18 @@ def test_the_silence_of_slow_clients_is_not_the_replicas(scene: Scene) -> None:
             scene.control.admin(name, Admin.ENABLED)
             scene.until(partial(is_in, scene, name, "healthy"))
         # The two that have nothing open serve all that comes, for long enough.
-        deadline = time.monotonic() + 42
+        deadline = time.monotonic() + 7
         while time.monotonic() < deadline:
             assert NAMES[2] not in scene.served(gateway, 1)
-            time.sleep(0.5)
+            time.sleep(0.1)
         assert scene.engines[2].counters().running == 3
         assert scene.labels() == [Label.HEALTHY] * 3
+    # Where streams wait for the replica itself, these gateways do not wait so long.
+    scene.engines[2].reset()
+    scene.engines[2].set(hang=True)
+    opens = partial(gateway.raw_chat, scene.key, stream=True, max_tokens=10)
+    with Streams(opens, 9):
+        scene.until(lambda: scene.labels()[2] is Label.EJECTED)
 
 
 def test_counters_belong_to_requests_and_a_return_brings_no_hot_spot(
@@ -145,7 +217,7 @@ def test_counters_belong_to_requests_and_a_return_brings_no_hot_spot(
     with a counter of 0 was given everything."""
     gateway = scene.gateways[0]
     now = time.time()
-    axis = PassiveAxis(Passive.EJECTED, now, now + 3, 1, "failures_in_a_row", "d")
+    axis = PassiveAxis(Passive.EJECTED, now, now + 900, 1, "failures_in_a_row", "d")
     scene.control.passive(NAMES[0], axis)
     scene.until(lambda: scene.state(gateway, NAMES[0], "ejected") == 1)
     for engine in scene.engines:
@@ -165,7 +237,9 @@ def test_counters_belong_to_requests_and_a_return_brings_no_hot_spot(
             for name in NAMES[1:]:
                 scene.control.probe(name)
         assert gateway.metric("sluice_in_flight") == 20
-        # One request proves the replica, then it is given its share slowly.
+        # Its time is over: one request proves it, then it is given its share slowly.
+        over = msgspec.structs.replace(axis, until=now + 0.001)
+        scene.control.passive(NAMES[0], over)
         scene.until(lambda: scene.state(gateway, NAMES[0], "half_open") == 1)
         assert gateway.chat(scene.key, max_tokens=1).status == 200
         scene.until(lambda: scene.labels()[0] is Label.HEALTHY)

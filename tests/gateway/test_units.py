@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from routing.balance.state import ReplicaStates
 from routing.contracts.keys import KeyEntry, key_generate, key_hash
 from routing.contracts.outcome import Ending, Outcome
 from routing.gateway.access_log import HELD_BYTES, AccessLog
@@ -23,6 +25,8 @@ from routing.gateway.metrics import (
     families_encode,
     render,
 )
+from routing.gateway.redis_link import RedisLink
+from routing.gateway.watcher import Watcher
 
 
 def outcome(**fields: Any) -> Outcome:
@@ -160,6 +164,28 @@ def test_a_spoiled_key_file_is_no_keys(tmp_path: Path) -> None:
     for content in (b"", b"junk", b'{"a":1}', b"[1]"):
         path.write_bytes(content)
         assert keys_read(path) == []
+
+
+def test_revisions_that_come_fast_leave_the_newest_on_disk_and_whole(
+    tmp_path: Path,
+) -> None:
+    """Each is written beside the traffic while the next one may be there already."""
+    path = tmp_path / "snapshot.json"
+    watcher = Watcher(cast("RedisLink", None), ReplicaStates(), path)
+    bodies = [b"%d" % number * 200_000 for number in range(1, 9)]
+    seen: list[bytes] = []
+
+    async def keep(body: bytes) -> None:
+        await watcher.keep(body)
+        seen.append(path.read_bytes())
+
+    async def keep_all() -> None:
+        await asyncio.gather(*map(keep, bodies))
+
+    asyncio.run(keep_all())
+    assert path.read_bytes() == bodies[-1]
+    assert set(seen) <= set(bodies)
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_two_at_once_lose_nothing(tmp_path: Path) -> None:

@@ -248,7 +248,7 @@ class GatewayProcess:
         assert len(found) == 1
         return found[0]
 
-    def wait_for(self, look: Callable[[], T | None], within_s: float = 5.0) -> T:
+    def wait_for(self, look: Callable[[], T | None], within_s: float = 15.0) -> T:
         """The first truthy answer; the file has no event to wait for."""
         deadline = time.monotonic() + within_s
         while not (found := look()):
@@ -315,6 +315,18 @@ class GatewayProcess:
             for line in lines
             if line.startswith(f"{name}{{") and all(part in line for part in wanted)
         )
+
+    def state_of(self, replica: str) -> str:
+        """The word by which this gateway routes; empty for a replica it has not."""
+        wanted = (f'gateway="{self.id}"', f'replica="{replica}"')
+        lines = self.request("GET", "/metrics").body.decode().splitlines()
+        found = (
+            line.partition('state="')[2].partition('"')[0]
+            for line in lines
+            if line.startswith("sluice_replica_state{")
+            and all(part in line for part in wanted)
+        )
+        return next(found, "")
 
     @property
     def id(self) -> str:

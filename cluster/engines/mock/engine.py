@@ -29,6 +29,8 @@ _LOADING = payloads.error(503, "Loading model", "unavailable_error")
 _SCRIPT_TOKENS = 512
 _ASK_BYTES = 4096
 _REMEMBERED = 256
+# Where one engine or another tells its release.
+_VERSION_PAGES = frozenset({"/version", "/api/version", "/info", "/server_info"})
 # Names whose values a recorded request keeps to itself.
 _SECRETS = frozenset(
     {b"authorization", b"x-api-key", b"cookie", b"proxy-authorization"}
@@ -133,8 +135,10 @@ class Engine:
                 return page(text, content_type="text/plain; version=0.0.4")
             if path == "/v1/models":
                 return _json(payloads.models(self.model))
-            if path == "/version":
+            if path in _VERSION_PAGES:
                 return _json({"version": "mock"})
+            if path == "/props":
+                return _json({"build_info": "mock"})
         if request.method == b"HEAD":
             # A body here would be taken for the next answer.
             return (Step(head(405, {"allow": "GET, POST"}, length=0)),)
