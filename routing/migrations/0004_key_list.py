@@ -1,6 +1,7 @@
 """What lists of keys filter by, and which changes Redis has yet to hear of.
 
-Keys from before count as unsent: the next reconcile writes them once more.
+Keys from before count as sent: the mark of completeness that Redis has from before
+names no run of it, so the next reconcile writes them all anyway.
 """
 
 import routing.models.list_index
@@ -13,7 +14,7 @@ def search_text_fill(apps, schema_editor):
     while rows := list(keys.filter(pk__gt=last).order_by('pk')[:2000]):
         with schema_editor.connection.cursor() as cursor:
             cursor.executemany(
-                'UPDATE routing_apikey SET search_text = %s WHERE id = %s',
+                'UPDATE routing_apikey SET search_text = %s, sent = 1 WHERE id = %s',
                 [(search_text(key), key.pk) for key in rows],
             )
         last = rows[-1].pk

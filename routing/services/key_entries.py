@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import msgspec
 import redis
 from django.db import DatabaseError, transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 
 from cluster import feed
 from cluster.live import redis_client
@@ -95,8 +95,7 @@ def keys_restore() -> int:
     client.set(_NAMES.restoring, secrets.token_hex(8), nx=True)
     mark = client.get(_NAMES.restoring) or b""
     count, last = 0, ""
-    keys = ApiKey.objects.select_related("team").order_by("pk")
-    while rows := list(keys.filter(pk__gt=last)[:BATCH]):
+    while rows := list(_keys().filter(pk__gt=last).order_by("pk")[:BATCH]):
         _write(rows)
         if changed := _settle(rows):
             _send(changed)
@@ -111,11 +110,19 @@ def _send(key_ids: Sequence[str]) -> None:
     """Write the entries of these keys until none of them changed meanwhile."""
     left = list(key_ids)
     for _attempt in range(_TRIES):
-        rows = list(ApiKey.objects.select_related("team").filter(pk__in=left))
+        rows = list(_keys().filter(pk__in=left))
         _write(rows)
         left = _settle(rows)
         if not left:
             return
+
+
+def _keys() -> QuerySet[ApiKey]:
+    """Only what entries are made of: there may be 400 000."""
+    own = ("secret_sha256", "name", "model_names", "scopes", "expires_at", "revoked_at")
+    return ApiKey.objects.select_related("team").only(
+        *own, "change", "sent", "team__slug", "team__disabled_at"
+    )
 
 
 def _write(rows: Sequence[ApiKey]) -> None:

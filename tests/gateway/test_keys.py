@@ -20,6 +20,9 @@ from django.conf import settings as django_settings
 from django.utils import timezone
 
 from cluster.actor import SYSTEM, Actor
+from routing.contracts.keys import KeyEntry, key_generate, key_hash
+from routing.gateway import auth
+from routing.gateway.errors import Refusal
 from routing.models import Team
 from routing.services import (
     key_issue,
@@ -320,3 +323,20 @@ def test_a_key_is_taken_in_every_spelling_of_the_scheme(
         assert head_status(connection, wrong.encode()) == 401
     assert text.encode() not in open_gateway.out.read_bytes()
     assert text.encode() not in open_gateway.err.read_bytes()
+
+
+def test_an_expiry_goes_by_the_wall_clock_of_the_gateway_also_when_it_jumps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fresh = key_generate()
+    entry = KeyEntry(fresh.public_id, key_hash(fresh.text), "demo", expires_at=1000.0)
+    seen = auth.Seen(entry, 0.0, 1)
+    clock = [999.0]
+    monkeypatch.setattr("routing.gateway.auth.time.time", lambda: clock[0])
+    assert auth._verified(seen, fresh.text) is entry
+    clock[0] = 1000.0
+    with pytest.raises(Refusal):
+        auth._verified(seen, fresh.text)
+    # Back before the expiry it works again; that is stated, and not hidden.
+    clock[0] = 500.0
+    assert auth._verified(seen, fresh.text) is entry
