@@ -38,4 +38,8 @@ SCHEDULES = (
     Schedule("Write the samples", "cluster.tasks.samples_write", 60),
     Schedule("Prune the samples", "cluster.tasks.samples_prune", 3600),
     Schedule("Reconcile the snapshot", "routing.tasks.snapshot_reconcile", 15),
+    Schedule("Take in the outcomes", "routing.tasks.outcomes_ingest", 1),
+    Schedule("Take in the counts", "routing.tasks.counts_ingest", 1),
+    Schedule("Close books of gone gateways", "routing.tasks.sources_close", 5),
+    Schedule("Prune outcomes and counts", "routing.tasks.telemetry_prune", 300),
 )

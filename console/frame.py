@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import redis
 from django.conf import settings
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
-from cluster.live import redis_client
+from console.notices import notices
 
 THEMES = ("system", "light", "dark")
 THEME_COOKIE = "sluice_theme"
@@ -29,6 +28,8 @@ _SECTIONS = {
     "replicas": {"replicas", "replica", "replica-new"},
     "nodes": {"nodes", "node"},
     "teams": {"teams", "team", "team-new", "keys", "key", "key-new"},
+    "requests": {"requests", "request"},
+    "usage": {"usage"},
     "gateways": {"gateways"},
 }
 
@@ -40,7 +41,7 @@ def frame(request: HttpRequest) -> dict[str, Any]:
         "theme": theme if theme in THEMES else "system",
         "nav": _nav(request),
         # Called only by templates that show them.
-        "redis_away": _redis_away,
+        "notices": notices,
         "script_words": _script_words,
     }
 
@@ -56,17 +57,11 @@ def _nav(request: HttpRequest) -> list[NavItem]:
             ("replicas", _("Replicas")),
             ("nodes", _("Nodes")),
             ("teams", _("Teams")),
+            ("requests", _("Requests")),
+            ("usage", _("Usage")),
             ("gateways", _("Gateways")),
         )
     ]
-
-
-def _redis_away() -> bool:
-    try:
-        redis_client().ping()
-    except redis.RedisError:
-        return True
-    return False
 
 
 def _script_words() -> dict[str, str]:

@@ -25,8 +25,9 @@ from cluster.health import Label
 from cluster.live import redis_client
 from cluster.models import Model
 from cluster.selectors import replica_list, replica_views
+from console.notices import notices
 from routing.models import Revision, Team
-from routing.selectors import applied_state, key_list_valid
+from routing.selectors import Alarm, applied_state, key_list_valid, telemetry_state
 
 
 class Reason(NamedTuple):
@@ -51,6 +52,8 @@ def readyz(request: HttpRequest) -> HttpResponse:
     """
     reasons = [*_database_reasons(), *_redis_reasons()]
     warnings = [] if reasons else _gateway_warnings()
+    if not reasons:
+        warnings += _notice_warnings()
     body = {
         "status": "not ready" if reasons else "ready",
         "reasons": [reason._asdict() for reason in reasons],
@@ -110,6 +113,11 @@ def _gateway_warnings() -> list[Reason]:
     return []
 
 
+def _notice_warnings() -> list[Reason]:
+    """What the pages say too, without what only people who are logged in may know."""
+    return [Reason(notice.code, notice.title) for notice in notices()]
+
+
 class Metric(NamedTuple):
     """One Prometheus gauge; samples are pairs of labels, as text, and a value."""
 
@@ -130,6 +138,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
             part = read()
         up = [("", int(bool(part)))]
         found += [Metric(f"{source}_up", f"Whether the {source} answers.", up), *part]
+    found += _outcome_metrics()
     lines: list[str] = []
     for metric in found:
         name = f"sluice_{metric.name}"
@@ -172,4 +181,34 @@ def _live_metrics() -> list[Metric]:
         ),
         Metric("replicas", "Replicas by the state that the router sees.", states),
         Metric("replica_state", "1 for the state that a replica is in.", each),
+    ]
+
+
+def _outcome_metrics() -> list[Metric]:
+    """What is late or lost on the way from the gateways into the database."""
+    state = telemetry_state()
+    alarms = [
+        (f'{{alarm="{alarm.value}"}}', int(alarm in state.alarms)) for alarm in Alarm
+    ]
+    found = [Metric("outcomes_alarm", "1 for what somebody should look at.", alarms)]
+    figures: dict[str, tuple[str, float | None]] = {
+        "lag_seconds": ("The age of the oldest outcome that waits.", state.lag_s),
+        "stream_bytes": ("The size of what waits in Redis.", state.stream_bytes),
+    }
+    if state.readable:
+        figures |= {
+            "lost": (
+                "Outcomes lost by gateways that lost one in the last 24 h.",
+                state.lost,
+            ),
+            "unfinished": (
+                "Requests left open by gateways that ended in the last 24 h.",
+                state.unfinished,
+            ),
+            "foreign": ("Entries and lines that no gateway wrote.", state.foreign),
+        }
+    return found + [
+        Metric(f"outcomes_{name}", text, [("", round(value))])
+        for name, (text, value) in figures.items()
+        if value is not None
     ]

@@ -217,6 +217,10 @@ DATABASES = {
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
+# How long the row of each request is kept; counts have spans of their own
+# (``routing.services.retention``).
+OUTCOMES_KEPT_DAYS = env_int("SLUICE_OUTCOMES_KEPT_DAYS", 30, least=1)
+
 # Redis and Celery ----------------------------------------------------------
 
 # Empty means the embedded Valkey; the supervisor then sets REDIS_URL for its

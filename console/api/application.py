@@ -16,6 +16,8 @@ from console.api.models import router as models_router
 from console.api.nodes import router as nodes_router
 from console.api.problems import handlers_install
 from console.api.replicas import router as replicas_router
+from console.api.requests import router as requests_router
+from console.api.requests import usage_router
 from console.api.revisions import gateways_router
 from console.api.revisions import router as revisions_router
 from console.api.routes import router as routes_router
@@ -85,3 +87,5 @@ api.add_router("/revisions", revisions_router)
 api.add_router("/gateways", gateways_router)
 api.add_router("/teams", teams_router)
 api.add_router("/keys", keys_router)
+api.add_router("/requests", requests_router)
+api.add_router("/usage", usage_router)

@@ -7,7 +7,7 @@ rows inserted or removed meanwhile neither repeat nor hide others.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import date
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -53,14 +53,36 @@ def page(
     """
     query_check(request, "limit", "cursor", *filters)
     if paging.cursor is not None:
-        rows = rows.filter(_after(order, _cursor_read(request, paging.cursor, order)))
+        position = cursor_read(request, paging.cursor, len(order))
+        rows = rows.filter(_after(order, position))
     found = list(rows.order_by(*order)[: paging.limit + 1])
     if len(found) <= paging.limit:
         return found, None
     found.pop()
     keys = (field.lstrip("-").replace("__", ".") for field in order)
     position = [_plain(attrgetter(key)(found[-1])) for key in keys]
-    return found, _cursor_write(request, position)
+    return found, cursor_write(request, position)
+
+
+def page_of_groups(
+    request: ApiRequest,
+    groups: QuerySet[_Row, dict[str, Any]],
+    *,
+    order: tuple[str, ...],
+    paging: Paging,
+    filters: tuple[str, ...],
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Like ``page``, for rows that are grouped and sorted by the columns ``order``."""
+    query_check(request, "limit", "cursor", *filters)
+    if paging.cursor is not None:
+        position = cursor_read(request, paging.cursor, len(order))
+        groups = groups.filter(_after(order, position))
+    found = list(groups[: paging.limit + 1])
+    if len(found) <= paging.limit:
+        return found, None
+    found.pop()
+    position = [_plain(found[-1][name]) for name in order]
+    return found, cursor_write(request, position)
 
 
 def page_of_values(
@@ -73,11 +95,11 @@ def page_of_values(
     """Like ``page``, for values at hand that are sorted by ``key``."""
     query_check(request, "limit", "cursor")
     if paging.cursor is not None:
-        position = _cursor_read(request, paging.cursor, None)
+        position = cursor_read(request, paging.cursor)
         values = [value for value in values if key(value) > position]
     found = list(values[: paging.limit])
     more = len(values) > paging.limit
-    return found, _cursor_write(request, key(found[-1])) if more else None
+    return found, cursor_write(request, key(found[-1])) if more else None
 
 
 def _after(order: tuple[str, ...], position: list[Any]) -> Q:
@@ -93,23 +115,26 @@ def _after(order: tuple[str, ...], position: list[Any]) -> Q:
 
 
 def _plain(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, datetime) else value
+    return value.isoformat() if isinstance(value, date) else value
 
 
-def _cursor_write(request: ApiRequest, position: list[Any]) -> str:
+def cursor_write(request: ApiRequest, position: list[Any]) -> str:
     return signing.dumps(position, salt=f"cursor {request.path}")
 
 
-def _cursor_read(
-    request: ApiRequest, cursor: str, order: tuple[str, ...] | None
+def cursor_read(
+    request: ApiRequest, cursor: str, length: int | None = None
 ) -> list[Any]:
-    """Signed for its list, so that a cursor made up or taken from elsewhere, or one
-    from before an upgrade, is refused and never misread."""
+    """The position, of ``length`` values.
+
+    Signed for its list, so that a cursor made up or taken from elsewhere, or one from
+    before an upgrade, is refused and never misread.
+    """
     try:
         position: list[Any] = signing.loads(cursor, salt=f"cursor {request.path}")
     except signing.BadSignature:
         position = []
-    if not position or (order and len(position) != len(order)):
+    if not position or (length and len(position) != length):
         raise Refused(
             _("This is no cursor of this list."), code="bad_cursor", field="cursor"
         )

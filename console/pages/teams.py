@@ -20,6 +20,7 @@ from console.pages.keys import key_rows
 from console.status import Mark
 from routing.models import Team
 from routing.selectors import KeyFind, key_count_live, team_get, team_list_counted
+from routing.selectors.usage import usage_lately
 from routing.services import team_create, team_enabled_set
 
 
@@ -55,6 +56,7 @@ def team(request: HttpRequest, slug: str) -> HttpResponse:
         "page": key_rows(request, KeyFind(team=row)),
         "live_keys": key_count_live(team=row),
         "confirm": request.GET.get("confirm", ""),
+        "used": usage_lately(team=row.slug),
     }
     return render(request, "teams/team.html", context)
 

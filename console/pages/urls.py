@@ -16,9 +16,11 @@ from console.pages import (
     page,
     replica_live,
     replicas,
+    requests,
     session,
     teams,
     traffic,
+    usage,
 )
 
 urlpatterns: list[URLPattern] = [
@@ -69,5 +71,9 @@ urlpatterns: list[URLPattern] = [
     path("keys/<str:key_id>", page(keys.key), name="key"),
     path("keys/<str:key_id>/revoke", page(keys.key_revoke), name="key-revoke"),
     path("new/team", page(teams.team_new), name="team-new"),
+    path("requests", page(requests.request_rows), name="requests"),
+    path("requests/<str:request_id>", page(requests.request_show), name="request"),
+    path("usage", page(usage.usage), name="usage"),
+    path("usage.csv", page(usage.usage_csv), name="usage-csv"),
     path("gateways", page(gateways.gateways), name="gateways"),
 ]

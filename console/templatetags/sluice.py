@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
 from console.history import percent as percent_text
+from console.outcome_words import duration_text
 from console.shares import Slice
 from console.status import Mark
 
@@ -24,6 +25,24 @@ register = template.Library()
 @register.filter
 def percent(weight_bp: int) -> str:
     return percent_text(weight_bp)
+
+
+@register.filter
+def number(value: int | None) -> str:
+    """A whole number with its thousands apart; a dash for what nobody knows."""
+    return "–" if value is None else f"{value:,}"
+
+
+@register.filter
+def ms(value: float | None) -> str:
+    """Milliseconds as a person reads them."""
+    return duration_text(value)
+
+
+@register.filter
+def share(value: float) -> str:
+    """A part of one in percent, to one decimal."""
+    return f"{value * 100:.1f}\u00a0%"
 
 
 @register.filter

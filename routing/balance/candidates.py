@@ -6,17 +6,23 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from routing.balance.draw import Draw, Rng
-from routing.balance.power_of_two import power_of_two
+from routing.balance.power_of_two import Comparison, power_of_two
 from routing.balance.router import Replica, Route, Version
 from routing.balance.state import Standing
+from routing.contracts.outcome import Choice, Tier, Why
 
 
 class Candidate(NamedTuple):
-    """``trial``: whether this request decides on the return of an ejected replica."""
+    """``choice`` says why it is this replica."""
 
     version: Version
     replica: Replica
-    trial: bool = False
+    choice: Choice
+
+    @property
+    def trial(self) -> bool:
+        """Whether this request decides on the return of an ejected replica."""
+        return self.choice.why is Why.TRIAL
 
 
 _ELIGIBLE = Standing.ELIGIBLE
@@ -49,12 +55,18 @@ def _out(version: Version, now: float) -> list[Replica]:
     return [r for r in version.replicas if r.state.standing in _OUT]
 
 
-_Tier = Callable[[Version, float], list[Replica]]
+_Find = Callable[[Version, float], list[Replica]]
 
 # Best first. A replica that just refused a connection is used only when no other
 # is there, one that nobody has probed only when no eligible one is, one that hangs
 # or is ejected only before refusing; a replica that is down, drained or disabled never.
-_TIERS: tuple[_Tier, ...] = (_ready, _eligible, _unknown, _suspect, _out)
+_TIERS: tuple[tuple[Tier, _Find], ...] = (
+    (Tier.READY, _ready),
+    (Tier.ELIGIBLE, _eligible),
+    (Tier.UNKNOWN, _unknown),
+    (Tier.SUSPECT, _suspect),
+    (Tier.OUT, _out),
+)
 
 
 class Candidates:
@@ -84,12 +96,12 @@ class Candidates:
         trials = self._route.group.trials
         if trials and not self._tried and (candidate := self._trial(self.first)):
             return candidate
-        for tier in _TIERS:
-            if candidate := self._pick(self.first, tier, now):
+        for tier, find in _TIERS:
+            if candidate := self._pick(self.first, tier, find, now):
                 return candidate
             if self._only is None and len(self._route.versions) > 1:
                 for version in self._others():
-                    if candidate := self._pick(version, tier, now):
+                    if candidate := self._pick(version, tier, find, now):
                         return candidate
         return None
 
@@ -102,19 +114,25 @@ class Candidates:
         for replica in version.replicas:
             if replica.state in trials:
                 self._tried.append(replica)
-                return Candidate(version, replica, trial=True)
+                total = len(version.replicas)
+                return Candidate(
+                    version, replica, Choice(Tier.OUT, Why.TRIAL, total=total)
+                )
         return None
 
-    def _pick(self, version: Version, tier: _Tier, now: float) -> Candidate | None:
+    def _pick(
+        self, version: Version, tier: Tier, find: _Find, now: float
+    ) -> Candidate | None:
         tried = self._tried
-        replicas = tier(version, now)
+        replicas = find(version, now)
         if tried:
             replicas = [replica for replica in replicas if replica not in tried]
         if not replicas:
             return None
-        replica = power_of_two(replicas, self._rng, now)
-        tried.append(replica)
-        return Candidate(version, replica)
+        better = power_of_two(replicas, self._rng, now)
+        tried.append(better.replica)
+        choice = _choice(tier, better, len(replicas), len(version.replicas))
+        return Candidate(version, better.replica, choice)
 
     def _others(self) -> Iterator[Version]:
         """The other versions with a weight, in an order drawn by weight."""
@@ -123,3 +141,11 @@ class Candidates:
             version, _ = draw.take(self._rng)
             left.remove(version)
             yield version
+
+
+def _choice(tier: Tier, better: Comparison, of: int, total: int) -> Choice:
+    _, cost, other, other_cost = better
+    if other is None:
+        return Choice(tier, Why.ONLY, of, total)
+    why = Why.LOWER_COST if cost < other_cost else Why.TIE
+    return Choice(tier, why, of, total, round(cost, 3), other.id, round(other_cost, 3))

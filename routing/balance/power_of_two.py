@@ -8,12 +8,23 @@ replica whose load is not counted yet.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from routing.balance.draw import Rng
 from routing.balance.router import Replica
 
 
-def power_of_two(replicas: Sequence[Replica], rng: Rng, now: float) -> Replica:
+class Comparison(NamedTuple):
+    """The better replica and what it was compared with; costs are 0 where nothing
+    was compared."""
+
+    replica: Replica
+    cost: float = 0.0
+    other: Replica | None = None
+    other_cost: float = 0.0
+
+
+def power_of_two(replicas: Sequence[Replica], rng: Rng, now: float) -> Comparison:
     """Of two different replicas the one that costs less (``ReplicaState.cost``); a tie
     falls at random.
 
@@ -24,10 +35,13 @@ def power_of_two(replicas: Sequence[Replica], rng: Rng, now: float) -> Replica:
     """
     count = len(replicas)
     if count == 1:
-        return replicas[0]
+        return Comparison(replicas[0])
     first = int(rng.random() * count)
     second = int(rng.random() * (count - 1))
     if second >= first:
         second += 1
     one, other = replicas[first], replicas[second]
-    return other if other.state.cost(now) < one.state.cost(now) else one
+    cost, other_cost = one.state.cost(now), other.state.cost(now)
+    if other_cost < cost:
+        return Comparison(other, other_cost, one, cost)
+    return Comparison(one, cost, other, other_cost)

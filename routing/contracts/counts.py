@@ -23,8 +23,9 @@ SEQ_FIELD = "#seq"
 
 
 class Cell(NamedTuple):
-    """What is counted apart. ``minute`` is whole Unix minutes of the request's end (a
-    full hour's first minute while very many cells wait). ``version`` served;
+    """What is counted apart. ``minute`` is whole Unix minutes of the request's end: an
+    earlier one of the same hour while very many cells wait, a later one where the
+    clock went back into a minute that is done. ``version`` served or was tried last;
     ``first_version`` was drawn with the probability ``share_bp`` in basis points, or
     ``chosen`` by the client. Empty texts: the request did not come so far."""
 
@@ -103,6 +104,17 @@ def counts_read(fields: Mapping[bytes, bytes]) -> Counts:
             foreign += 1
     return Counts(seq, cells, foreign, raw)
 
+
+# Writes what changed, only while the mark of the epoch is still the one that the sender
+# knows: in a Redis that lost its data everything has to be written again. KEYS: hash,
+# set of gateways, epoch. ARGV: known epoch, gateway id, then field, value, … Returns -1
+# where nothing was written.
+COUNTS_WRITE = """
+if redis.call('GET', KEYS[3]) ~= ARGV[1] then return -1 end
+redis.call('SADD', KEYS[2], ARGV[2])
+redis.call('HSET', KEYS[1], unpack(ARGV, 3))
+return 1
+"""
 
 # Removes fields that still hold what was read. KEYS: hash. ARGV: field, value, …
 COUNTS_DELETE = """

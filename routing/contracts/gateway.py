@@ -6,7 +6,9 @@ import msgspec
 
 
 class GatewayRecord(msgspec.Struct, frozen=True):
-    """Times are Unix seconds. ``id`` is unique for the life of the process."""
+    """Times are Unix seconds. ``id`` is unique for the life of the process. ``emitted``
+    is the number of its last outcome, ``dropped`` how many of them it could not keep
+    until they were sent."""
 
     id: str
     host: str
@@ -17,6 +19,8 @@ class GatewayRecord(msgspec.Struct, frozen=True):
     applied_at: float
     in_flight: int = 0
     draining: bool = False
+    emitted: int = 0
+    dropped: int = 0
 
 
 def gateway_decode(body: bytes) -> GatewayRecord:

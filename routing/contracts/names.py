@@ -8,6 +8,8 @@
 ``sluice:gateway:<id>#metrics``         its figures, for whichever gateway is asked
 ``sluice:gateway:<id>#inflight``        its open requests (``cluster.health.inflight``)
 ``sluice:gateways``                     sorted set of gateway ids by last renewal
+``sluice:gateways#last``                hash gateway id → its record as the control
+                                        plane saw it last (``services.sources``)
 ``sluice:acks:<epoch>:<revision>``      hash gateway id → Unix time of application
 ``sluice:acks#notices``                 pub/sub: a gateway applied a revision
 ``sluice:outcomes``                     stream of batches of outcomes, bounded
@@ -18,6 +20,7 @@
 ``sluice:counts:<id>``                  a gateway's counts (``contracts.counts``)
 ``sluice:counts#gateways``              set of gateway ids that have such counts
 ``sluice:counts#acks``                  hash gateway id → last write in the database
+``sluice:ingest#trouble``               why the database did not take what was read
 ======================================  ===========================================
 """
 
@@ -27,6 +30,7 @@ SNAPSHOT_BODY = "sluice:snapshot#body"
 SNAPSHOT_REVISION = "sluice:snapshot#revision"
 SNAPSHOT_NOTICES = "sluice:snapshot#notices"
 GATEWAYS = "sluice:gateways"
+GATEWAYS_LAST = "sluice:gateways#last"
 ACK_NOTICES = "sluice:acks#notices"
 OUTCOMES = "sluice:outcomes"
 OUTCOMES_BYTES = "sluice:outcomes#bytes"
@@ -34,6 +38,7 @@ OUTCOMES_EPOCH = "sluice:outcomes#epoch"
 OUTCOMES_ACKS = "sluice:outcomes#acks"
 COUNTS_GATEWAYS = "sluice:counts#gateways"
 COUNTS_ACKS = "sluice:counts#acks"
+INGEST_TROUBLE = "sluice:ingest#trouble"
 
 # A gateway that has not renewed its record for this long counts as gone.
 GATEWAY_LEASE_S = 5

@@ -49,7 +49,7 @@ class Tier(enum.StrEnum):
     OUT = "out"
 
 
-class Choice(msgspec.Struct, frozen=True, omit_defaults=True):
+class Choice(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """How the replica of one attempt was chosen among those of its version.
 
     ``of`` counts the replicas of the tier that were not tried yet, ``total`` all of
@@ -66,7 +66,7 @@ class Choice(msgspec.Struct, frozen=True, omit_defaults=True):
     other_cost: float = 0.0
 
 
-class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
+class Attempt(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One try on one replica; ``error`` is empty for the one that served.
 
     Milliseconds. ``at_ms`` runs from the arrival of the request; ``connect_ms`` is
@@ -82,24 +82,24 @@ class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
     choice: Choice | None = None
 
 
-class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Exactly one is emitted for each request that reached the gateway.
 
     ``first_version`` is the version that was drawn, ``first_probability`` the
     probability with which it was (1 and ``chosen`` when the client chose it);
-    ``version`` and ``replica`` are what served in the end. ``code`` is the error code
-    of the contract.
+    ``version`` and ``replica`` are what served in the end, or was tried last. ``code``
+    is the error code of the contract.
 
     Moments are milliseconds from the arrival of the request's first line, in this
     order; one that never came is None: ``received_ms`` the body was whole,
     ``authorized_ms`` its key was decided, ``admitted_ms`` the first attempt began
     (``queue_ms`` of the time before was spent waiting in the queue),
-    ``first_byte_ms``, ``first_content_ms`` and ``last_byte_ms`` came from the replica
-    that served, ``duration_ms`` the end.
+    ``first_byte_ms``, ``first_content_ms`` and ``last_byte_ms`` (its answer was whole)
+    came from that replica, ``duration_ms`` the end.
 
     ``estimated`` marks tokens that the engine did not count: then prompt tokens are a
-    quarter of the bytes received and completion tokens the events passed on. Both are
-    None when no replica was reached.
+    quarter of the bytes received and completion tokens the events with content that
+    were passed on. Both are None when no replica was sent the request.
     """
 
     request_id: str
@@ -199,6 +199,14 @@ while bytes > tonumber(ARGV[1]) do
 end
 return dropped
 """
+
+# The same, only while the mark of the epoch is still the one that the sender knows: in
+# a Redis that lost its data an older batch must come first. KEYS: stream, byte count,
+# epoch. ARGV: known epoch, then as above. Returns -1 where nothing was appended.
+BATCH_APPEND_IN_EPOCH = f"""
+if redis.call('GET', KEYS[3]) ~= ARGV[1] then return -1 end
+table.remove(ARGV, 1)
+{BATCH_APPEND}"""
 
 # Removes what was read. KEYS: stream, byte count. ARGV: entry ids. An id that is gone
 # already counts nothing.

@@ -39,6 +39,8 @@ class GatewayConfig(msgspec.Struct, frozen=True):
     # How long the status line is held for the first content, and the pause
     # between comments after that.
     hold_s: float = 15.0
+    # The bound of the stream of outcomes, over all gateways.
+    outcomes_bytes: int = 64 * MIB
     trusted_proxies: tuple[Network, ...] = ()
 
     @classmethod
@@ -56,6 +58,7 @@ class GatewayConfig(msgspec.Struct, frozen=True):
             max_multipart_bytes=max(MULTIPART_BODY_BYTES, body_mib * MIB),
             key_grace_s=_whole(env, "SLUICE_KEY_GRACE_S", 600, least=0),
             drain_s=_whole(env, "SLUICE_DRAIN_S", 30, least=0),
+            outcomes_bytes=_whole(env, "SLUICE_OUTCOMES_MB", 64, least=1) * MIB,
             trusted_proxies=_networks(env, "SLUICE_TRUSTED_PROXIES"),
         )
 

@@ -55,6 +55,10 @@ class Front:
     ) -> None:
         self._exchange(request, connection).refuse(problem)
 
+    def abandoned(self, request: Request, connection: HttpServer) -> None:
+        if request.path not in self._pages:
+            self._exchange(request, connection).client_left()
+
     def _serve(self, exchange: Exchange, path: str) -> None:
         gateway, method = self._gateway, exchange.request.method
         if gateway.draining:

@@ -16,7 +16,7 @@ from routing.balance.router import Router
 from routing.balance.state import ReplicaStates
 from routing.contracts import names
 from routing.contracts.gateway import GatewayRecord
-from routing.contracts.outcome import Outcome
+from routing.contracts.outcome import Outcome, outcome_encode
 from routing.gateway.access_log import AccessLog
 from routing.gateway.auth import Auth
 from routing.gateway.clock import Clock
@@ -31,6 +31,7 @@ from routing.gateway.passive import PassiveHealth
 from routing.gateway.redis_link import ANSWER_S, REDIS_ERRORS, RedisLink
 from routing.gateway.relay import Relay
 from routing.gateway.standings import Standings
+from routing.gateway.telemetry import Telemetry
 from routing.gateway.upstream import Pool
 from routing.gateway.watcher import Watcher
 
@@ -53,6 +54,7 @@ class Gateway:
         self.auth = Auth(self.link, config.key_grace_s, self.spawn)
         self.metrics = Metrics()
         self.access_log = AccessLog()
+        self.telemetry = Telemetry(config.redis_url, self.id, config.outcomes_bytes)
         self.states = ReplicaStates()
         self.watcher = Watcher(
             self.link, self.states, config.data_dir / "snapshot.json"
@@ -96,14 +98,20 @@ class Gateway:
         self.spawn(self._keys.run())
         self.spawn(self.figures.run())
         self.spawn(self.in_flight.run())
+        self.spawn(self.telemetry.run())
 
     async def stop(self) -> None:
         """End what runs in the background; the last lines are written."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        while self._tasks:
+            # More than once: ``asyncio.wait_for`` before Python 3.12, which the Redis
+            # library uses, may swallow it.
+            for task in list(self._tasks):
+                task.cancel()
+            await asyncio.wait(list(self._tasks), timeout=0.1)
         self.pool.close()
         self.clock.stop()
+        if self.config.redis_url:
+            await self.telemetry.finish()
         await self._say_goodbye()
         await self.link.close()
         self.access_log.close()
@@ -123,8 +131,10 @@ class Gateway:
     # What relays and exchanges report --------------------------------------------
 
     def emit(self, outcome: Outcome) -> None:
+        line = outcome_encode(outcome)
         self.metrics.count(outcome)
-        self.access_log.write(outcome)
+        self.telemetry.add(outcome, line)
+        self.access_log.write(line)
 
     def relay_opened(self, relay: Relay) -> None:
         self.relays.add(relay)
@@ -151,6 +161,8 @@ class Gateway:
             applied_at=self.watcher.applied_at,
             in_flight=self.metrics.in_flight.total(),
             draining=self.draining,
+            emitted=self.telemetry.outcomes.emitted,
+            dropped=self.telemetry.outcomes.dropped,
         )
 
     def _gauges(self) -> Gauges:
@@ -160,6 +172,10 @@ class Gateway:
             snapshot_epoch=epoch,
             redis_up=self.link.up,
             log_dropped=self.access_log.dropped,
+            outcomes_dropped=self.telemetry.outcomes.dropped,
+            outcomes_waiting=self.telemetry.outcomes.waiting,
+            cells_waiting=self.telemetry.counts.waiting,
+            unacknowledged_s=round(self.telemetry.unacknowledged_s, 1),
             snapshots_ignored=self.watcher.ignored,
             replica_states={
                 replica_id: state.label.value

@@ -88,13 +88,17 @@ class Server(uvicorn.Server):
         await self._all_closed(FLUSH_S)
         for connection in list(self._connections):
             connection.transport.abort()
+        # Each tells the outcome of its request as it goes, in the loop's next turns.
+        await self._all_closed(FLUSH_S, even_if_forced=True)
         await self._gateway.stop()
         log.info("gateway ended")
 
-    async def _all_closed(self, within_s: float) -> None:
+    async def _all_closed(
+        self, within_s: float, *, even_if_forced: bool = False
+    ) -> None:
         """Until no connection is left, the time is over or a second signal comes."""
         deadline = asyncio.get_running_loop().time() + within_s
-        while self._connections and not self.force_exit:
+        while self._connections and (even_if_forced or not self.force_exit):
             if asyncio.get_running_loop().time() >= deadline:
                 return
             await asyncio.sleep(0.02)

@@ -59,6 +59,9 @@ class Service(Protocol):
     ) -> None:
         """Answer bytes that are no acceptable request."""
 
+    def abandoned(self, request: Request, connection: HttpServer) -> None:
+        """The client is gone before its request was whole, or had its turn."""
+
 
 class HttpServer(ReplyWriter, asyncio.Protocol):
     """One client connection."""
@@ -95,9 +98,9 @@ class HttpServer(ReplyWriter, asyncio.Protocol):
         self._deaf = True
         self._connections.discard(self)
         self.clock.forget(self)
-        self._waiting.clear()
         if self.exchange is not None:
             self.exchange.client_left()
+        self._abandon()
 
     def eof_received(self) -> None:
         """A client that has sent its last byte has left: nobody waits half-closed."""
@@ -141,7 +144,11 @@ class HttpServer(ReplyWriter, asyncio.Protocol):
             self.close()
 
     def break_off(self) -> None:
-        """The process ends now: say so where an answer is under way, and close."""
+        """The process ends now: say so where a request is under way, and close."""
+        if self.request is None and self._incoming and self._incoming.head_done:
+            self._refuse(errors.draining())
+            self._advance()
+            return
         self.closing = True
         if self.exchange is not None:
             self.exchange.shut()
@@ -278,6 +285,16 @@ class HttpServer(ReplyWriter, asyncio.Protocol):
             self._waiting.append((request, problem))
         self._incoming = None
         self._deaf = True
+
+    def _abandon(self) -> None:
+        """Requests that came, in part or behind another one, and get no answer."""
+        left = [request for request, _ in self._waiting]
+        if self._incoming is not None and self._incoming.head_done:
+            left.append(self._incoming)
+        self._waiting.clear()
+        self._incoming = None
+        for request in left:
+            self._service.abandoned(request, self)
 
     def _upgraded(self) -> None:
         """Nothing else is spoken here: the request is answered as if it had not

@@ -8,7 +8,7 @@ answers with its own and the others' last ones: right with any number of workers
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 import msgspec
@@ -20,6 +20,8 @@ DURATION_BOUNDS_S = (
     *(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
     *(1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0),
 )
+
+_BOUNDS_MS = tuple(bound * 1000 for bound in DURATION_BOUNDS_S)
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -46,6 +48,10 @@ class Gauges(msgspec.Struct, frozen=True):
     snapshot_epoch: int = 0
     redis_up: bool = False
     log_dropped: int = 0
+    outcomes_dropped: int = 0
+    outcomes_waiting: int = 0
+    cells_waiting: int = 0
+    unacknowledged_s: float = 0.0
     snapshots_ignored: int = 0
     # Replica id → the word for its state.
     replica_states: dict[str, str] = {}
@@ -54,15 +60,15 @@ class Gauges(msgspec.Struct, frozen=True):
 class Histogram:
     """Counts per bound; cumulative only when shown."""
 
-    __slots__ = ("counts", "sum_s")
+    __slots__ = ("counts", "sum_ms")
 
     def __init__(self) -> None:
         self.counts = [0] * (len(DURATION_BOUNDS_S) + 1)
-        self.sum_s = 0.0
+        self.sum_ms = 0.0
 
-    def observe(self, seconds: float) -> None:
-        self.counts[bisect_left(DURATION_BOUNDS_S, seconds)] += 1
-        self.sum_s += seconds
+    def observe(self, value_ms: float) -> None:
+        self.counts[bisect_left(_BOUNDS_MS, value_ms)] += 1
+        self.sum_ms += value_ms
 
     def samples(self, name: str, labels: Labels) -> Iterable[Sample]:
         total = 0
@@ -70,7 +76,7 @@ class Histogram:
         for bound, count in zip(bounds, self.counts, strict=True):
             total += count
             yield Sample(f"{name}_bucket", (*labels, ("le", bound)), total)
-        yield Sample(f"{name}_sum", labels, self.sum_s)
+        yield Sample(f"{name}_sum", labels, self.sum_ms / 1000)
         yield Sample(f"{name}_count", labels, total)
 
 
@@ -79,8 +85,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self._requests: Counter[tuple[str, str, int]] = Counter()
-        self._durations: dict[str, Histogram] = {}
-        self._first_tokens: dict[str, Histogram] = {}
+        self._durations: defaultdict[str, Histogram] = defaultdict(Histogram)
+        self._first_tokens: defaultdict[str, Histogram] = defaultdict(Histogram)
         self._retries: Counter[str] = Counter()
         self._disconnects = 0
         self.in_flight: Counter[str] = Counter()
@@ -88,10 +94,9 @@ class Metrics:
     def count(self, outcome: Outcome) -> None:
         model = outcome.model
         self._requests[model, outcome.version, outcome.status] += 1
-        _histogram(self._durations, model).observe(outcome.duration_ms / 1000)
+        self._durations[model].observe(outcome.duration_ms)
         if outcome.first_content_ms is not None:
-            seconds = outcome.first_content_ms / 1000
-            _histogram(self._first_tokens, model).observe(seconds)
+            self._first_tokens[model].observe(outcome.first_content_ms)
         if outcome.ending is Ending.CLIENT_LEFT:
             self._disconnects += 1
 
@@ -168,8 +173,32 @@ class Metrics:
             (
                 "sluice_outcomes_dropped_total",
                 "counter",
-                "Outcomes that did not fit into the access log's buffer.",
+                "Outcomes that were not sent because too many waited.",
+                gauges.outcomes_dropped,
+            ),
+            (
+                "sluice_access_log_dropped_total",
+                "counter",
+                "Lines that did not fit into the access log's buffer.",
                 gauges.log_dropped,
+            ),
+            (
+                "sluice_outcomes_waiting",
+                "gauge",
+                "Outcomes that are not in the stream yet.",
+                gauges.outcomes_waiting,
+            ),
+            (
+                "sluice_count_cells_waiting",
+                "gauge",
+                "Counts that the database does not hold as they are now.",
+                gauges.cells_waiting,
+            ),
+            (
+                "sluice_unacknowledged_seconds",
+                "gauge",
+                "Since when nothing was stored of outcomes and counts that wait.",
+                gauges.unacknowledged_s,
             ),
             (
                 "sluice_snapshots_ignored_total",
@@ -196,13 +225,6 @@ class Metrics:
                 int(gauges.redis_up),
             ),
         ]
-
-
-def _histogram(histograms: dict[str, Histogram], model: str) -> Histogram:
-    histogram = histograms.get(model)
-    if histogram is None:
-        histogram = histograms[model] = Histogram()
-    return histogram
 
 
 def _family(

@@ -15,6 +15,7 @@ from routing.gateway.exchange import Exchange
 from routing.gateway.header_lines import JSON
 from routing.gateway.proxy import may_call
 from routing.gateway.redis_link import RedisLink
+from routing.gateway.telemetry import Telemetry
 from routing.gateway.watcher import Watcher
 
 
@@ -23,6 +24,7 @@ class Process(Protocol):
     draining: bool
     link: RedisLink
     states: ReplicaStates
+    telemetry: Telemetry
     watcher: Watcher
 
 
@@ -33,8 +35,9 @@ def livez() -> bytes:
 def readyz(process: Process) -> tuple[int, bytes]:
     """Ready is whoever can serve: a gateway with a snapshot that is not draining.
 
-    That Redis is away is said, and which models are short of replicas (``panic``), but
-    neither takes a serving gateway out.
+    That Redis is away is said, which models are short of replicas (``panic``), and that
+    outcomes are late or lost (``warnings``), but none of it takes a serving gateway
+    out.
     """
     watcher, link = process.watcher, process.link
     reasons = []
@@ -53,6 +56,7 @@ def readyz(process: Process) -> tuple[int, bytes]:
         "applied_s_ago": None if age_s is None else round(age_s, 1),
         "panic": sorted(g.model for g in process.states.groups() if g.panic),
         "redis": {"up": link.up, "since": round(link.since, 3)},
+        "warnings": process.telemetry.warnings(),
     }
     return (503 if reasons else 200), msgspec.json.encode(body)
 

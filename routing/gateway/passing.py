@@ -16,8 +16,9 @@ from routing.gateway.errors import Problem
 from routing.gateway.exchange import Exchange
 from routing.gateway.failure import Failure
 from routing.gateway.header_lines import EVENT_STREAM
-from routing.gateway.sse import SseReader, Usage, error_message, error_refuses
+from routing.gateway.sse import SseReader, error_message, error_refuses
 from routing.gateway.upstream import Answer
+from routing.gateway.usage import END_BYTES, Usage, usage_at_ends
 
 # A whole answer is held back up to here, so that it can still fail politely.
 WHOLE_BYTES = 256 * 1024
@@ -43,9 +44,14 @@ class Relaying(Protocol):
 
 
 class Passing(Protocol):
+    """``tokens`` counts the events with content, ``usage`` is the engine's count."""
+
     @property
-    def events(self) -> int:
-        """How many events of a stream were passed on."""
+    def tokens(self) -> int: ...
+    @property
+    def usage(self) -> Usage | None: ...
+    @property
+    def finish_reason(self) -> str: ...
 
     def data(self, data: bytes, complete: bool) -> None:
         """More of the body; ``complete`` with the last of it."""
@@ -66,8 +72,17 @@ class StreamPassing:
         self._flowing = False
 
     @property
-    def events(self) -> int:
-        return self._reader.events
+    def tokens(self) -> int:
+        """What is held back has not been passed on."""
+        return self._reader.tokens if self._flowing else 0
+
+    @property
+    def usage(self) -> Usage | None:
+        return self._reader.usage
+
+    @property
+    def finish_reason(self) -> str:
+        return self._reader.finish_reason
 
     def data(self, data: bytes, complete: bool) -> None:
         reader = self._reader
@@ -140,9 +155,6 @@ class StreamPassing:
     def _finish(self, passed: bytes) -> None:
         self._relay.release()
         self._write(passed)
-        exchange = self._relay.exchange
-        if self._reader.usage is not None:
-            exchange.tokens = self._reader.usage.counts()
         connection = self._connection
         if self._relay.complete(200, Ending.COMPLETED, "", connection.bytes_out):
             connection.end()
@@ -150,8 +162,6 @@ class StreamPassing:
     def _broke(self, detail: str, *, blames: bool = True) -> None:
         if self._reader.mid_event:
             self._connection.write(b"\n\n")
-        if self._reader.usage is not None:
-            self._relay.exchange.tokens = self._reader.usage.counts()
         self._relay.broke(errors.upstream_error(detail), blames=blames)
 
 
@@ -172,11 +182,15 @@ class WholePassing:
     """An answer in one piece; a very large one flows through once it is too large
     to hold."""
 
-    events = 0
+    tokens = 0
 
     def __init__(self, relay: Relaying, answer: Answer) -> None:
+        self.usage: Usage | None = None
+        self.finish_reason = ""
         self._relay = relay
         self._answer = answer
+        # Of an answer that flows: its first and its last bytes.
+        self._first = self._last = b""
         self._parts: list[bytes] = []
         self._size = 0
         self._flowing = False
@@ -186,6 +200,7 @@ class WholePassing:
         connection = self._relay.exchange.connection
         if self._flowing:
             self._relay.moved()
+            self._last = (self._last + data[-END_BYTES:])[-END_BYTES:]
             connection.write(data)
         else:
             self._parts.append(data)
@@ -195,10 +210,12 @@ class WholePassing:
                 return
             if self._size > WHOLE_BYTES:
                 self._flow()
-        if complete and self._relay.complete(
-            self._answer.status, Ending.COMPLETED, "", connection.bytes_out
-        ):
-            connection.end()
+        if complete and self._flowing:
+            self.usage = usage_at_ends(self._first, self._last)
+            if self._relay.complete(
+                self._answer.status, Ending.COMPLETED, "", connection.bytes_out
+            ):
+                connection.end()
 
     def lost(self, detail: str) -> None:
         if self._flowing:
@@ -212,11 +229,10 @@ class WholePassing:
             return
         self._flowing = True
         self._relay.content_reached()
+        held = b"".join(self._parts)
+        self._first, self._last = held[:END_BYTES], held[-END_BYTES:]
         self._relay.exchange.connection.start(
-            self._answer.status,
-            self._lines(),
-            b"".join(self._parts),
-            self._answer.length,
+            self._answer.status, self._lines(), held, self._answer.length
         )
         self._parts.clear()
 
@@ -249,8 +265,10 @@ class WholePassing:
             whole = _decode_whole(body)
         except msgspec.DecodeError:
             return ""
-        if whole.usage is not None:
-            self._relay.exchange.tokens = whole.usage.counts()
+        self.usage = whole.usage
+        for choice in whole.choices or ():
+            if isinstance(choice.finish_reason, str):
+                self.finish_reason = self.finish_reason or choice.finish_reason
         if bytes(whole.error) not in (b"", b"null"):
             self._refused = error_refuses(bytes(whole.error))
             return error_message(bytes(whole.error))
@@ -262,7 +280,9 @@ class WholePassing:
 class ErrorPassing:
     """An engine's refusal of a request goes on as it came; its own failure does not."""
 
-    events = 0
+    tokens = 0
+    usage: Usage | None = None
+    finish_reason = ""
 
     def __init__(self, relay: Relaying, answer: Answer) -> None:
         self._relay = relay

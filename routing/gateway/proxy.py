@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
@@ -41,11 +42,12 @@ def authenticate(
     try:
         entry = gateway.auth.check(text)
     except Refusal as refusal:
-        exchange.refuse(refusal.problem)
+        _refused(exchange, refusal.problem)
         return
     if entry is None:
         gateway.auth.look_up(text, partial(_looked_up, exchange, then))
     else:
+        exchange.authorized_at = time.monotonic()
         then(entry)
 
 
@@ -55,13 +57,21 @@ def _looked_up(
     if exchange.closed:
         return
     if isinstance(verdict, Problem):
-        exchange.refuse(verdict)
+        _refused(exchange, verdict)
         return
+    exchange.authorized_at = time.monotonic()
     try:
         then(verdict)
     except Exception:
         log.exception("request %s failed", exchange.request.id)
         exchange.refuse(errors.internal_error())
+
+
+def _refused(exchange: Exchange, problem: Problem) -> None:
+    """A key that is bad is decided too; one that nobody can judge now is not."""
+    if problem.status == 401:
+        exchange.authorized_at = time.monotonic()
+    exchange.refuse(problem)
 
 
 def forward(
@@ -81,6 +91,7 @@ def forward(
         exchange.streamed = peeked.stream and endpoint.streams
         _check_kind(route, endpoint)
         only = _chosen_version(exchange, route, entry)
+        exchange.chosen = only is not None
         candidates = Candidates(route, gateway.rng, only)
         if candidates.first is not None:
             exchange.first_version = candidates.first.name

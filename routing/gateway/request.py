@@ -11,8 +11,8 @@ class Request:
     """Header names are lower case; a repeated one is joined by commas.
 
     ``at`` is Unix seconds, ``arrived`` and ``complete_at`` monotonic ones: the
-    first line's and the last body byte's. ``path`` is the URL without its query; the
-    parser lets only ASCII through.
+    first line's and the last body byte's (None until it comes). ``path`` is the URL
+    without its query; the parser lets only ASCII through.
     """
 
     __slots__ = (
@@ -38,7 +38,8 @@ class Request:
 
     def __init__(self) -> None:
         self.at = time.time()
-        self.arrived = self.complete_at = time.monotonic()
+        self.arrived = time.monotonic()
+        self.complete_at: float | None = None
         self.id = request_id(self.at)
         self.method = ""
         self.url = b""

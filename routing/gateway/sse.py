@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from routing.gateway.usage import Usage
+
 # An unfinished event larger than this is passed on in parts, unread.
 EVENT_BYTES = 256 * 1024
 
@@ -38,16 +40,6 @@ class _Choice(msgspec.Struct):
     finish_reason: Any = None
 
 
-class Usage(msgspec.Struct):
-    """Token counts as the engine gave them; whatever is no number counts as None."""
-
-    prompt_tokens: Any = None
-    completion_tokens: Any = None
-
-    def counts(self) -> tuple[int | None, int | None]:
-        return _count(self.prompt_tokens), _count(self.completion_tokens)
-
-
 class _Chunk(msgspec.Struct):
     choices: list[_Choice] | None = None
     usage: Usage | None = None
@@ -55,10 +47,6 @@ class _Chunk(msgspec.Struct):
 
 
 _decode = msgspec.json.Decoder(_Chunk).decode
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 class SseReader:
@@ -69,6 +57,7 @@ class SseReader:
     the stream (``refusal``: one that blames the request, not the engine); nothing
     after either of these two is passed on. ``events`` counts
     reads that held an event: comments keep a connection open, but prove nothing.
+    ``tokens`` counts events with content, about one a token.
     """
 
     __slots__ = (
@@ -82,6 +71,7 @@ class SseReader:
         "failure",
         "finish_reason",
         "refusal",
+        "tokens",
         "usage",
     )
 
@@ -98,6 +88,7 @@ class SseReader:
         self.finish_reason = ""
         self.usage: Usage | None = None
         self.events = 0
+        self.tokens = 0
 
     @property
     def mid_event(self) -> bool:
@@ -117,6 +108,7 @@ class SseReader:
             and not _NOTABLE.search(data)
         ):
             self.events += 1
+            self.tokens += data.count(b"\ndata:") + 1
             return data
         return self._read(data)
 
@@ -159,6 +151,7 @@ class SseReader:
         """
         part, self._tail = self._tail[:-3], self._tail[-3:]
         if part:
+            self.tokens += not self._inside
             self._inside = self.content = True
             self.events += 1
         return part
@@ -188,6 +181,7 @@ class SseReader:
             self.refusal = error_refuses(bytes(chunk.error))
             return False
         choices = chunk.choices or []
+        content = False
         for choice in choices:
             if choice.finish_reason == "abort":
                 self.failure = "it aborted the request"
@@ -197,7 +191,8 @@ class SseReader:
                 self.content = True
             delta = choice.delta
             if bytes(choice.text) not in _EMPTY or (delta is not None and delta.any()):
-                self.content = True
+                self.content = content = True
+        self.tokens += content
         if chunk.usage is not None:
             self.usage = chunk.usage
             if self._strip_usage and not choices:

@@ -48,6 +48,11 @@ class OutcomeRecord(models.Model):
                 condition=~Q(ending="completed"),
             ),
             models.Index(
+                fields=["-id"],
+                name="outcome_by_failure",
+                condition=~Q(ending="completed"),
+            ),
+            models.Index(
                 fields=["-id"], name="outcome_by_slowness", condition=Q(slow=True)
             ),
         ]

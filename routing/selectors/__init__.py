@@ -26,14 +26,17 @@ from routing.selectors.routes import (
     route_view,
 )
 from routing.selectors.teams import team_get, team_list_counted
+from routing.selectors.telemetry import Alarm, Telemetry, telemetry_state
 
 __all__ = [
+    "Alarm",
     "Applied",
     "KeyFind",
     "KeyPage",
     "KeyState",
     "Position",
     "RouteView",
+    "Telemetry",
     "applied_state",
     "gateway_list",
     "generation_list",
@@ -49,4 +52,5 @@ __all__ = [
     "route_view",
     "team_get",
     "team_list_counted",
+    "telemetry_state",
 ]

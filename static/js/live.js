@@ -160,6 +160,8 @@ function freshness(region) {
 function show() {
   for (const pill of document.querySelectorAll("[data-freshness]")) {
     const region = document.getElementById(pill.dataset.freshness);
+    // A region that is held still on purpose is not stale.
+    if (region?.hasAttribute("data-still")) of(region).heardAt = Date.now();
     const found = region && freshness(region);
     if (!found) continue;
     const [name, shape, n] = found;

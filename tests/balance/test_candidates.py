@@ -13,6 +13,7 @@ from routing.balance.draw import Draw
 from routing.balance.power_of_two import power_of_two
 from routing.balance.router import Route, Router
 from routing.balance.state import ReplicaStates, Standing
+from routing.contracts.outcome import Choice, Tier, Why
 from routing.contracts.route import RouteSettings
 from routing.contracts.snapshot import (
     ReplicaEntry,
@@ -92,13 +93,14 @@ def test_two_choice_prefers_the_one_with_less_in_flight() -> None:
     busy, free = route.versions["v1"].replicas
     busy.state.in_flight = 1
     rng = random.Random(3)
-    assert {power_of_two((busy, free), rng, 0.0).id for _ in range(50)} == {free.id}
+    picks = {power_of_two((busy, free), rng, 0.0).replica for _ in range(50)}
+    assert picks == {free}
 
 
 def test_equal_replicas_share_evenly() -> None:
     replicas = route_of({"v1": (10_000, 3)}).versions["v1"].replicas
     rng = random.Random(4)
-    counts = Counter(power_of_two(replicas, rng, 0.0).id for _ in range(9000))
+    counts = Counter(power_of_two(replicas, rng, 0.0).replica.id for _ in range(9000))
     assert all(abs(count - 3000) < 250 for count in counts.values())
 
 
@@ -223,7 +225,7 @@ def test_a_replica_that_came_back_never_has_more_than_its_growing_share() -> Non
     rng = random.Random(6)
     for number in range(120):
         now = 100.0 + number / 2
-        power_of_two(replicas, rng, now).state.in_flight += 1
+        power_of_two(replicas, rng, now).replica.state.in_flight += 1
         busiest = max(replica.state.in_flight for replica in replicas[1:])
         assert back.in_flight <= back.share(now) * (busiest + 1)
     assert back.share(160.0) == 1.0 and back.slow_since == 0.0
@@ -234,3 +236,51 @@ def test_a_slow_start_bends_no_share_of_a_version() -> None:
     route.versions["v2"].replicas[0].state.slow_since = 100.0
     counts = first_versions(route, 4000)
     assert abs(counts["v2"] - 2000) < 200
+
+
+def choices(route: Route, seed: int = 0) -> list[Choice]:
+    candidates = Candidates(route, random.Random(seed))
+    found = []
+    while candidate := candidates.next(now=100.0):
+        found.append(candidate.choice)
+    return found
+
+
+def test_a_choice_tells_its_tier_the_costs_and_the_one_it_was_compared_with() -> None:
+    route = route_of({"v1": (10_000, 4)})
+    busy, free, refused, barred = route.versions["v1"].replicas
+    busy.state.in_flight = 2
+    refused.state.refused(now=99.0)
+    barred.state.standing = Standing.BARRED
+    assert choices(route) == [
+        Choice(Tier.READY, Why.LOWER_COST, 2, 4, 1.0, busy.id, 3.0),
+        Choice(Tier.READY, Why.ONLY, 1, 4),
+        Choice(Tier.ELIGIBLE, Why.ONLY, 1, 4),
+    ]
+
+
+def test_equals_are_told_as_a_tie_with_the_costs_of_both() -> None:
+    route = route_of({"v1": (10_000, 2)})
+    for seed in range(5):
+        first, second = choices(route, seed)
+        assert (first.why, first.cost, first.other_cost) == (Why.TIE, 1.0, 1.0)
+        assert (second.why, second.of, second.total) == (Why.ONLY, 1, 2)
+
+
+def test_a_trial_is_told_as_one_and_what_follows_it_is_not() -> None:
+    route = route_of({"v1": (10_000, 2)})
+    state = route.versions["v1"].replicas[0].state
+    state.standing = Standing.TRIAL
+    route.group.trials = (state,)
+    trial, after = choices(route)
+    assert trial == Choice(Tier.OUT, Why.TRIAL, 1, 2)
+    assert after == Choice(Tier.READY, Why.ONLY, 1, 2)
+
+
+def test_a_last_resort_is_told_by_its_tier() -> None:
+    route = route_of({"v1": (10_000, 3)})
+    standings = (Standing.EJECTED, Standing.SUSPECT, Standing.UNKNOWN)
+    for replica, standing in zip(route.versions["v1"].replicas, standings, strict=True):
+        replica.state.standing = standing
+    tiers = [choice.tier for choice in choices(route)]
+    assert tiers == [Tier.UNKNOWN, Tier.SUSPECT, Tier.OUT]

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 
-from tests.bench import report
+from tests.bench import report, telemetry
 from tests.bench.candidates import CANDIDATES, DIRECT, Site, Target
 from tests.bench.machine import cores_choose, machine, pinned
 from tests.bench.measure import FULL, QUICK, Bench, Plan, Sample
@@ -20,7 +20,9 @@ from tests.bench.processes import StartFailed
 from tests.fakes.engine import ROOT, MockEngine
 
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
-_NAMES = [candidate.name for candidate in CANDIDATES]
+_NAMES = [*(candidate.name for candidate in CANDIDATES), telemetry.NAME]
+# Rounds and requests of the measurement that needs no load from outside.
+_TELEMETRY = {False: (5, 20_000), True: (3, 5_000)}
 
 
 def say(line: str) -> None:
@@ -74,6 +76,18 @@ def run(names: Sequence[str], plan: Plan, command: str) -> report.Results:
     )
 
 
+def run_telemetry(quick: bool, command: str) -> report.Results:
+    """What accounting for a request costs, in this process, on a core of its own."""
+    cores, found = cores_choose(), machine()
+    count, requests = _TELEMETRY[quick]
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory("-bench")))
+        stack.enter_context(pinned(cores.proxy))
+        made = telemetry.rounds(folder, count=count, requests=requests)
+    say(f"{telemetry.NAME} measured")
+    return report.Results(command, found, "", bool(cores.proxy), {}, {}, made)
+
+
 def take_turns(bench: Bench, targets: dict[str, Target]) -> dict[str, list[Sample]]:
     samples: dict[str, list[Sample]] = {name: [] for name in targets}
     for target in targets.values():
@@ -90,6 +104,18 @@ def take_turns(bench: Bench, targets: dict[str, Target]) -> dict[str, list[Sampl
     return samples
 
 
+def measure(names: set[str], quick: bool, command: str) -> report.Results:
+    made: report.Results | None = None
+    if telemetry.NAME in names:
+        made = run_telemetry(quick, command)
+    served = names - {telemetry.NAME}
+    if not served:
+        assert made is not None, "something is always asked for"
+        return made
+    results = run(sorted({DIRECT, *served}), QUICK if quick else FULL, command)
+    return results._replace(telemetry=made.telemetry if made is not None else ())
+
+
 def _terminated(number: int, frame: FrameType | None) -> None:
     """SIGTERM as Ctrl-C, which an event loop knows how to end by."""
     signal.raise_signal(signal.SIGINT)
@@ -102,10 +128,10 @@ def main(argv: Sequence[str]) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, _terminated)
     started = time.monotonic()
-    names = {DIRECT, *(options.only or _NAMES)}
+    names = set(options.only or _NAMES)
     command = " ".join(["python -m tests.bench", *argv])
     try:
-        results = run(sorted(names), QUICK if options.quick else FULL, command)
+        results = measure(names, options.quick, command)
     except StartFailed as error:
         say(str(error))
         return 1

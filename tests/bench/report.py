@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from tests.bench import telemetry
 from tests.bench.candidates import BASELINE, DIRECT
 from tests.bench.machine import Machine
 from tests.bench.measure import GAP_MS, STREAM_TOKENS, STREAMS, Sample
@@ -28,7 +29,9 @@ class Spread(NamedTuple):
 
 
 class Results(NamedTuple):
-    """All samples of one run, by candidate, one per round, and how it was made."""
+    """All samples of one run, by candidate, one per round, and how it was made.
+
+    ``telemetry`` is what accounting for a request costs, one per round."""
 
     command: str
     machine: Machine
@@ -36,6 +39,7 @@ class Results(NamedTuple):
     pinned: bool
     left_out: Mapping[str, str]
     samples: Mapping[str, Sequence[Sample]]
+    telemetry: Sequence[telemetry.Round] = ()
 
     @property
     def failed(self) -> int:
@@ -156,8 +160,13 @@ def notes(results: Results) -> list[str]:
 
 
 def text(results: Results) -> str:
-    lines = "\n".join(f"- {note}" for note in notes(results))
-    return f"{table(results)}\n\n{lines}\n"
+    parts = []
+    if results.samples:
+        lines = "\n".join(f"- {note}" for note in notes(results))
+        parts.append(f"{table(results)}\n\n{lines}\n")
+    if results.telemetry:
+        parts.append(telemetry.table(list(results.telemetry)))
+    return "\n".join(parts)
 
 
 def as_json(results: Results) -> bytes:
@@ -170,6 +179,7 @@ def as_json(results: Results) -> bytes:
     value = {
         **results._asdict(),
         "machine": results.machine._asdict(),
+        "telemetry": [one._asdict() for one in results.telemetry],
         "failed": results.failed,
         f"ratios_to_{BASELINE}": {
             name: {title: found and found._asdict() for title, found in columns.items()}

@@ -17,8 +17,9 @@ import psutil
 import pytest
 import uvloop
 
+from routing.contracts.outcome import outcome_decode
 from tests.bench import __main__ as bench
-from tests.bench import load, processes, report, wrk
+from tests.bench import load, processes, report, telemetry, wrk
 from tests.bench.candidates import CANDIDATES, Target
 from tests.bench.machine import Machine, cores_choose, cpu_seconds, pinned
 from tests.bench.measure import Plan, Sample
@@ -89,6 +90,26 @@ def test_the_json_holds_samples_and_ratios() -> None:
     assert value["samples"]["sluice"][0]["requests_per_s"] == 3
     ratio = value["ratios_to_nginx"]["sluice"]["requests/s"]
     assert ratio == {"median": 3, "low": 3, "high": 3}
+
+
+def test_the_cost_of_accounting_is_scaled_by_work_that_is_always_the_same() -> None:
+    """Where the fixed work costs half as much again, so does what is measured."""
+    crowded = telemetry.Round(request_us=15, work_us=12, work_alone_us=8)
+    assert crowded.quiet_us == 10
+    quiet = telemetry.Round(request_us=9, work_us=7.9, work_alone_us=8)
+    assert quiet.quiet_us == 9
+    made = results()._replace(telemetry=[crowded, quiet])
+    assert "9.5 (9.0 to 10.0)" in report.text(made)
+    assert len(json.loads(report.as_json(made))["telemetry"]) == 2
+
+
+@pytest.mark.processes
+def test_accounting_is_measured_with_all_that_belongs_to_it(tmp_path: Path) -> None:
+    (found,) = telemetry.rounds(tmp_path, count=1, requests=1000)
+    assert 1 < found.request_us < 500 and found.work_alone_us > 1
+    lines = (tmp_path / "access.jsonl").read_bytes().splitlines()
+    assert len(lines) == 1250
+    assert outcome_decode(lines[-1]).completion_tokens == 90
 
 
 def test_the_document_keeps_everything_around_the_results() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import redis
 from django.db import connection
+from django.http import HttpResponse
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
@@ -169,13 +170,15 @@ def issued_without_secret(issued: Any) -> Any:
 def test_of_two_changes_at_once_one_wins_and_the_other_is_told(api: Api) -> None:
     path = f"/keys/{read(api.post(KEYS, {'name': 'x'}))['id']}"
     seen = etag(api, path)
+
+    def rename(name: str) -> HttpResponse:
+        try:
+            return Api().patch(path, {"name": name}, if_match=seen)
+        finally:
+            connection.close()
+
     with ThreadPoolExecutor(2) as pool:
-        answers = list(
-            pool.map(
-                lambda name: Api().patch(path, {"name": name}, if_match=seen),
-                ("one", "two"),
-            )
-        )
+        answers = list(pool.map(rename, ("one", "two")))
     assert sorted(answer.status_code for answer in answers) == [200, 409]
     (winner,) = (
         read(answer)["name"] for answer in answers if answer.status_code == 200

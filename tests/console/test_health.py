@@ -162,7 +162,7 @@ def test_the_numbers_cost_the_same_queries_whatever_the_fleet(
             address=f"http://10.0.0.1:{port}",
             actor=actor,
         )
-    with django_assert_max_num_queries(7):
+    with django_assert_max_num_queries(9):
         assert numbers()['sluice_replicas{state="registered"}'] == 19
 
 

@@ -19,6 +19,7 @@ ARGUMENTS = {
     "slug": "t",
     "key_id": "k",
     "name": "n",
+    "request_id": "0" * 32,
 }
 
 

@@ -43,6 +43,8 @@ PAGES = (
     "/keys/KEY?confirm=revoke",
     "/new/team",
     "/gateways",
+    "/requests",
+    "/usage",
 )
 WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
 LONG = "a-very-long-name-that-nobody-can-break-" * 2 + "x"

@@ -23,12 +23,13 @@ from cluster import feed
 from cluster.drivers.files import NodeFiles
 from cluster.drivers.identity import marked_processes
 from cluster.health import Label, ProcessAxis, record_decode, state_merge
+from cluster.health.inflight import inflight_name
 from cluster.health.record import NodeReach
 from tests import services
 from tests.cluster.conftest import WEIGHTS
 from tests.e2e import networks
 from tests.e2e.product import ROOT, eventually
-from tests.gateway.world import GatewayProcess
+from tests.gateway.world import GatewayProcess, read_until
 
 CUT_S = 60.0
 NAMES = ("a", "b", "c")
@@ -251,6 +252,7 @@ def test_a_node_that_is_cut_off_for_a_minute_restarts_nothing(
             back_s = time.monotonic() - mended_at
         assert set(caller.statuses) == {200}, caller.statuses
         assert back_s < 30, back_s
+        _drained_under_long_streams(cluster, gateway, key)
     finally:
         gateway.stop()
     # Not one restart: the same process, known by the same start.
@@ -261,6 +263,46 @@ def test_a_node_that_is_cut_off_for_a_minute_restarts_nothing(
     eventually(lambda: cluster.row(1).pid != before[1][0].pid, within_s=30)
     eventually(lambda: cluster.healthy(1), within_s=30)
     assert len(cluster.engines("a")) == 1
+
+
+DRAIN = """
+import sys
+import django
+django.setup()
+from cluster.actor import SYSTEM
+from cluster.models import Replica
+from cluster.services import replica_drain
+replica_drain(
+    replica=Replica.objects.get(pk=sys.argv[1]), then_stop=True, deadline_s=300,
+    actor=SYSTEM,
+)
+"""
+
+
+def _drained_under_long_streams(
+    cluster: Cluster, gateway: GatewayProcess, key: str
+) -> None:
+    """Its streams end whole, then its process ends; the others serve on."""
+    with ExitStack() as stack:
+        streams = [
+            stack.enter_context(
+                gateway.raw_chat(key, "smol", stream=True, max_tokens=60)
+            )
+            for _ in range(20)
+        ]
+        held = inflight_name(gateway.id)
+        gateway.wait_for(lambda: cluster.redis.hexists(held, "smol-v1-2"))
+        cluster.run("-c", DRAIN, "smol-v1-2")
+        assert cluster.engines("b") == [cluster.row(2).pid]
+        answers = [read_until(stream, b"[DONE]", within_s=120) for stream in streams]
+    assert all(b"[DONE]" in answer for answer in answers)
+    assert not any(b'"error"' in answer for answer in answers)
+    served = [answer.partition(b"x-sluice-replica: ")[2][:9] for answer in answers]
+    assert served.count(b"smol-v1-2") >= 2, served
+    eventually(lambda: cluster.engines("b") == [], within_s=60)
+    eventually(lambda: cluster.record(2)[1] is Label.STOPPED, within_s=30)
+    after = gateway.chat(key, "smol", max_tokens=1)
+    assert after.status == 200 and after.headers["x-sluice-replica"] != "smol-v1-2"
 
 
 def _worker_killed_and_adopted(

@@ -59,7 +59,7 @@ def test_any_cut_gives_the_same_bytes_and_the_same_reading(
     kept = delta(finish="stop") if strip else tail
     assert passed == b"".join(parts) + kept + DONE
     assert reader.done and reader.content and not reader.failure
-    assert reader.usage is not None and reader.usage.counts() == (3, 5)
+    assert reader.usage is not None and reader.usage.tokens() == (3, 5, None, False)
     assert reader.finish_reason == "stop"
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from routing.balance.state import ReplicaStates
 from routing.contracts.keys import KeyEntry, key_generate, key_hash
-from routing.contracts.outcome import Ending, Outcome
+from routing.contracts.outcome import Ending, Outcome, outcome_encode
 from routing.gateway.access_log import HELD_BYTES, AccessLog
 from routing.gateway.config import GatewayConfig, client_address
 from routing.gateway.ids import client_request_id, request_id
@@ -119,7 +119,7 @@ def test_the_access_log_drops_and_counts_when_nobody_reads() -> None:
 
     read_end, write_end = os.pipe()
     log = AccessLog(write_end)
-    one = outcome(path="x" * 190, client_request_id="y" * 120)
+    one = outcome_encode(outcome(path="x" * 190, client_request_id="y" * 120))
     for _ in range(3 * HELD_BYTES // 400):
         log.write(one)
     assert log.dropped > 0

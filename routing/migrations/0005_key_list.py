@@ -28,7 +28,7 @@ def search_text(key):
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('routing', '0003_outcomes'),
+        ('routing', '0004_outcome_by_failure'),
     ]
 
     operations = [

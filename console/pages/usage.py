@@ -1,0 +1,156 @@
+"""Usage: who used what, day by day, from the exact counts."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from datetime import date
+from io import StringIO
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_safe
+
+from console.usage_query import COLUMNS, GROUPINGS, SPANS, UsageAsked, usage_asked_read
+from routing.models import ApiKey, UsageHour
+from routing.selectors.usage import (
+    FIGURES,
+    GROUPS,
+    UsageRow,
+    Used,
+    usage_newest_hour,
+    usage_read,
+    usage_rows,
+    usage_sum,
+)
+
+_ROWS = 100
+_CSV_ROWS = 200_000
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the table. ``note`` says more of its last name, ``query`` is the address
+    that looks closer, ``partial`` whether more will come, ``width`` that of its bar."""
+
+    names: list[str]
+    note: str
+    used: Used
+    query: str
+    partial: bool
+    width: str
+
+
+@require_safe
+def usage(request: HttpRequest) -> HttpResponse:
+    asked = usage_asked_read(request.GET)
+    columns = COLUMNS[asked.by]
+    rows = usage_read(wanted=asked.wanted, group=columns)
+    total = usage_sum(rows)
+    today = timezone.localdate(timezone=timezone.get_default_timezone())
+    # Days are read in their order; of everything else the most come first.
+    rows.reverse()
+    if asked.by != "day":
+        rows.sort(key=lambda row: (row.used.tokens, row.used.requests), reverse=True)
+    shown = rows if asked.by == "day" else rows[:_ROWS]
+    most = max((row.used.tokens for row in shown), default=0)
+    notes = _key_names(shown) if asked.by == "key" else {}
+    context: dict[str, Any] = {
+        "asked": asked,
+        "columns": columns,
+        "lines": [_line(asked, row, notes, today, most) for row in shown],
+        "others": total - usage_sum(shown),
+        "others_count": len(rows) - len(shown),
+        "total": total,
+        "spans": [
+            (n, words, asked.query(**_span(n))) for n, (_d, words) in SPANS.items()
+        ],
+        "groups": [(n, words, asked.query(by=n)) for n, words in GROUPINGS.items()],
+        "chips": _chips(asked),
+        "today_included": asked.wanted.first <= today <= asked.wanted.last,
+        "newest_hour": usage_newest_hour(),
+        "zone": timezone.get_default_timezone_name(),
+        "any": bool(rows) or UsageHour.objects.exists(),
+    }
+    return render(request, "usage/index.html", context)
+
+
+def _span(name: str) -> dict[str, str]:
+    return {"last": name, "from": "", "to": ""}
+
+
+def _key_names(rows: list[UsageRow]) -> dict[str, str]:
+    """The names of the keys that there still are, by their public ids."""
+    ids = {row.of["key"] for row in rows}
+    return dict(ApiKey.objects.filter(pk__in=ids).values_list("pk", "name"))
+
+
+def _line(
+    asked: UsageAsked, row: UsageRow, notes: dict[str, str], today: date, most: int
+) -> Line:
+    names = [str(value) for value in row.of.values()]
+    return Line(
+        names,
+        notes.get(names[-1], ""),
+        row.used,
+        _closer(asked, row),
+        row.of.get("day") == today,
+        f"{row.used.tokens / most * 100 if most else 0:.2f}%",
+    )
+
+
+def _closer(asked: UsageAsked, row: UsageRow) -> str:
+    """A team by its keys, a model by its versions, a day by its teams, the rest by
+    day; empty for what has no name."""
+    if not all(row.of.values()):
+        return ""
+    if asked.by == "day":
+        day = row.of["day"].isoformat()
+        return asked.query(by="team", last="", **{"from": day, "to": day})
+    by = {"team": "key", "model": "version"}.get(asked.by, "day")
+    return asked.query(by=by, **row.of)
+
+
+def _chips(asked: UsageAsked) -> list[tuple[str, str, str]]:
+    """Filters in force: name, value, the address without it."""
+    labels = {
+        "team": _("Team"),
+        "key": _("Key"),
+        "model": _("Model"),
+        "version": _("Version"),
+    }
+    return [
+        (labels[name], asked.given[name], asked.query(**{name: ""}))
+        for name in labels
+        if name in asked.given
+    ]
+
+
+@require_safe
+def usage_csv(request: HttpRequest) -> HttpResponse:
+    """The same span and filters as a file, by day, team, key, model and version."""
+    asked = usage_asked_read(request.GET)
+    rows = usage_rows(wanted=asked.wanted, group=GROUPS)[: _CSV_ROWS + 1]
+    found = list(rows)
+    if len(found) > _CSV_ROWS or asked.problems:
+        refusal = _("These are too many rows for one file: choose fewer days.")
+        text = "\n".join(asked.problems) or refusal
+        return HttpResponse(text, status=422, content_type="text/plain; charset=utf-8")
+    file = StringIO()
+    writer = csv.writer(file)
+    writer.writerow([*GROUPS, *FIGURES])
+    for row in found:
+        named = [_cell(str(row[name])) for name in GROUPS]
+        writer.writerow([*named, *(row[name] for name in FIGURES)])
+    response = HttpResponse(file.getvalue(), content_type="text/csv; charset=utf-8")
+    name = f"usage-{asked.wanted.first}-{asked.wanted.last}.csv"
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
+def _cell(text: str) -> str:
+    """A name that a spreadsheet would take for a formula is marked as text."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
