@@ -99,6 +99,8 @@ def _script_words() -> dict[str, str]:
         "ready_many": _("{n} ready replicas"),
         "ready_none": _("no ready replica: its requests would go to other versions"),
         "ready_unknown": _("an unknown number of ready replicas"),
+        "rate": _("That is about {moved} of {all} requests a minute."),
+        "rate_none": _("There were no requests in the last minutes."),
         "rate_unknown": _("Requests per minute: unknown, not measured yet."),
         "draft_kept": _("Your draft from before was kept. Nothing was applied."),
         "others_locked": _("Every other version is locked or cannot take more."),

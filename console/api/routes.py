@@ -14,7 +14,9 @@ from console.api.etags import IfMatch, generation_seen
 from console.api.paging import Paging, page
 from console.api.shapes import WRITE, Input, Page, answers
 from routing import services
+from routing.evidence.shares import Agreement
 from routing.selectors import applied_state, generation_list, route_get, route_view
+from routing.selectors.measured import Split, check_list, measured_list, split_list
 
 router = Router(tags=["Traffic"])
 
@@ -50,13 +52,55 @@ class Applied(BaseModel):
     of: int
 
 
+class Measured(BaseModel):
+    """What all gateways served since the generation was applied, without the requests
+    whose client chose the version. Everything but ``n`` is by version, empty while
+    ``n`` is 0: ``shares`` in basis points that sum to 10 000, ``intervals`` with the
+    lower and upper bound of 95 % confidence, ``requests`` as counted."""
+
+    n: int
+    shares: dict[str, int]
+    intervals: dict[str, list[int]]
+    requests: dict[str, int]
+
+
+class GatewayChecked(BaseModel):
+    """``holds`` is null while the gateway does not draw by this generation."""
+
+    gateway: str
+    holds: bool | None
+    drawn: dict[str, int]
+
+
+class Checked(BaseModel):
+    """Whether the live gateways draw versions by the weights.
+
+    ``result`` is ``holds``, ``fails``, ``few`` (only a gross error would show),
+    ``one_version``, ``nothing_drawn`` or ``no_weights``. ``n`` counts the draws,
+    ``chi_square`` and ``p`` are null where they would mean nothing. ``evidence`` is how
+    many times better other shares explain the draws of the worst gateway; the check
+    fails from 10 000 on, and 1e300 stands for what cannot be.
+    """
+
+    result: Agreement
+    holds: bool
+    n: int
+    drawn: dict[str, int]
+    chi_square: float | None
+    p: float | None
+    evidence: float
+    gateways: list[GatewayChecked]
+
+
 class WeightsOut(BaseModel):
-    """``wanted`` is in basis points by version. ``applied`` is null while Redis does
-    not answer."""
+    """``wanted`` is in basis points by version. ``applied`` and ``check`` are null
+    while Redis does not answer."""
 
     generation: int
     wanted: dict[str, int]
     applied: Applied | None
+    measured: Measured
+    check: Checked | None
 
 
 class WeightsPut(Input):
@@ -98,13 +142,53 @@ def _applied() -> Applied | None:
     return Applied(revision=state.revision, gateways=state.gateways, of=state.of)
 
 
+def _measured(splits: list[Split], name: str) -> Measured:
+    found = measured_list(splits)[name]
+    shares = found.shares if found.n else []
+    return Measured(
+        n=found.n,
+        shares={share.version: share.share_bp for share in shares},
+        intervals={s.version: [s.low_bp, s.high_bp] for s in shares},
+        requests={share.version: share.requests for share in shares},
+    )
+
+
+def _check(splits: list[Split], name: str) -> Checked | None:
+    try:
+        found = check_list(splits)[name]
+    except redis.RedisError:
+        return None
+    chi = found.together.chi_square
+    return Checked(
+        result=found.agreement,
+        holds=not found.fails,
+        n=found.together.n,
+        drawn=found.drawn,
+        chi_square=chi and round(chi.statistic, 4),
+        p=chi and round(chi.p, 6),
+        evidence=min(found.evidence, 1e300),
+        gateways=[
+            GatewayChecked(
+                gateway=each.gateway,
+                holds=None if each.verdict is None else not each.verdict.fails,
+                drawn=each.drawn,
+            )
+            for each in found.gateways
+        ],
+    )
+
+
 def _weights(name: str, response: HttpResponse) -> WeightsOut:
     view = route_view(model=name)
     response["ETag"] = f'"{view.route.generation}"'
+    name = view.route.model.name
+    splits = split_list(model=name)
     return WeightsOut(
         generation=view.route.generation,
         wanted={version.name: weight_bp for version, weight_bp in view.weights},
         applied=_applied(),
+        measured=_measured(splits, name),
+        check=_check(splits, name),
     )
 
 
@@ -142,7 +226,8 @@ def route_put(
 
 @router.get("/{name}/weights", response=answers(200, WeightsOut, 404))
 def weights_show(request: ApiRequest, name: str, response: HttpResponse) -> WeightsOut:
-    """The shares that are wanted, and how many gateways apply them."""
+    """The shares that are wanted, how many gateways apply them, and what was
+    served; and whether the gateways draw by them."""
     return _weights(name, response)
 
 

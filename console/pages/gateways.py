@@ -7,10 +7,13 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from console.measured import check_mark, checks, gateway_marks
 from console.pages import is_poll
+from console.status import Mark
 from routing.contracts.gateway import GatewayRecord
 from routing.models import Revision
 from routing.selectors import gateway_list, revision_list
+from routing.selectors.measured import RouteCheck, split_list
 
 _REVISIONS = 50
 
@@ -19,7 +22,12 @@ _REVISIONS = 50
 def gateways(request: HttpRequest) -> HttpResponse:
     """``?before=`` a revision number pages through the older ones."""
     newest = Revision.objects.only("number", "epoch").first()
-    context: dict[str, object] = {"gateways": _gateways(), "newest": newest}
+    found = list((checks(split_list()) or {}).values())
+    context: dict[str, object] = {
+        "gateways": _gateways(found),
+        "newest": newest,
+        "failing": [(check.model, check_mark(check)) for check in found if check.fails],
+    }
     if is_poll(request):
         return render(request, "gateways/live.html", context)
     before = request.GET.get("before", "")
@@ -35,9 +43,13 @@ def gateways(request: HttpRequest) -> HttpResponse:
     return render(request, "gateways/index.html", context)
 
 
-def _gateways() -> list[GatewayRecord] | None:
-    """None while Redis is away: then nobody here knows which gateways run."""
+def _gateways(
+    found: list[RouteCheck],
+) -> list[tuple[GatewayRecord, Mark | None]] | None:
+    """Each with whether it draws by the weights; None while Redis is away: then nobody
+    here knows which gateways run."""
+    marks = gateway_marks(found)
     try:
-        return gateway_list()
+        return [(record, marks.get(record.id)) for record in gateway_list()]
     except redis.RedisError:
         return None

@@ -21,11 +21,13 @@ from cluster.selectors import engine_releases
 from cluster.selectors.audit import audit_list
 from cluster.services import model_create, version_create
 from console import history
+from console.measured import check_mark, checks
 from console.pages import actor_of, refusal_add
 from console.pages.overview import model_rows
 from console.shares import slices
 from console.status import model_mark, version_mark
 from routing.selectors.fleet import fleet_list, model_view
+from routing.selectors.measured import measured_list, split_list
 
 _PATHS = {
     Kind.CHAT: "chat/completions",
@@ -121,12 +123,23 @@ def model_list(request: HttpRequest) -> HttpResponse:
 def model(request: HttpRequest, model: str) -> HttpResponse:
     view = model_view(model=model)
     releases = engine_releases([part.version.pk for part in view.versions])
+    name = view.model.name
+    splits = split_list(model=name)
+    measured = measured_list(splits)[name]
+    served = {share.version: share for share in measured.shares}
     context = {
         "view": view,
+        "measured": measured,
+        "check": check_mark((checks(splits) or {}).get(name)),
         "mark": model_mark(view),
         "slices": slices((part.version.name, part.weight_bp) for part in view.versions),
         "versions": [
-            (part, version_mark(part), releases[part.version.pk])
+            (
+                part,
+                version_mark(part),
+                served.get(part.version.name),
+                releases[part.version.pk],
+            )
             for part in view.versions
         ],
         "call": call_example(request, view.model),

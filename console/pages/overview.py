@@ -15,21 +15,27 @@ from django.views.decorators.http import require_safe
 
 from cluster.selectors.audit import audit_list
 from console import history
+from console.measured import check_mark, checks
 from console.pages import is_poll
 from console.shares import Slice, slices
 from console.status import Mark, model_mark, trouble_rank
 from routing.models import ApiKey
 from routing.selectors import Applied, applied_state
 from routing.selectors.fleet import ModelView, fleet_list
+from routing.selectors.measured import RouteMeasured, measured_list, split_list
 
 _CHANGES = 10
 
 
 @dataclass(frozen=True)
 class ModelRow:
+    """``check`` is shown only where it speaks up: when the weights do not hold."""
+
     view: ModelView
     mark: Mark
     slices: list[Slice]
+    measured: RouteMeasured | None
+    check: Mark | None
 
 
 @dataclass(frozen=True)
@@ -42,14 +48,23 @@ class Step:
 
 
 def model_rows(views: list[ModelView]) -> list[ModelRow]:
-    return [
-        ModelRow(
-            view,
-            model_mark(view),
-            slices((part.version.name, part.weight_bp) for part in view.versions),
+    splits = split_list()
+    measured = measured_list(splits)
+    found = checks(splits) or {}
+    rows = []
+    for view in views:
+        name = view.model.name
+        check = found.get(name)
+        rows.append(
+            ModelRow(
+                view,
+                model_mark(view),
+                slices((part.version.name, part.weight_bp) for part in view.versions),
+                measured.get(name),
+                check_mark(check) if check and check.fails else None,
+            )
         )
-        for view in views
-    ]
+    return rows
 
 
 @require_safe
@@ -93,6 +108,9 @@ def verdict(rows: list[ModelRow], applied: Applied | None) -> Mark:
             _("Nobody can call the models until one starts."),
         )
     ill = [row for row in rows if row.mark.token in ("err", "warn", "stale")]
+    astray = [row for row in rows if row.check]
+    if astray and not (ill and ill[0].mark.token == "err"):
+        return _astray_verdict(astray[0])
     if ill:
         word = ngettext(
             "%(ill)d of %(all)d models needs attention.",
@@ -118,6 +136,16 @@ def verdict(rows: list[ModelRow], applied: Applied | None) -> Mark:
             serving,
         )
         % {"n": serving},
+    )
+
+
+def _astray_verdict(row: ModelRow) -> Mark:
+    assert row.check is not None
+    return Mark(
+        "err",
+        _("Requests are not split as wanted."),
+        _("%(name)s: %(sentence)s")
+        % {"name": row.view.model.name, "sentence": row.check.sentence},
     )
 
 

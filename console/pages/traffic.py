@@ -1,4 +1,5 @@
-"""Who gets what: the weights of a model, wanted and applied, and how to move them.
+"""Who gets what: the weights of a model, wanted, applied and measured, and how to
+move them.
 
 Nothing is written while a slider moves. One POST carries all weights and the
 generation that its author saw; a stale one changes nothing and comes back with
@@ -22,6 +23,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from cluster.errors import Conflict, Refused
 from console.history import percent
+from console.measured import check_mark, checks, measured_bar
 from console.pages import actor_of, is_poll
 from console.shares import Slice, slices
 from console.status import Mark, version_mark
@@ -29,6 +31,7 @@ from routing.models import Generation
 from routing.selectors import route_get
 from routing.selectors.applied import RouteApplied, route_applied
 from routing.selectors.fleet import ModelView, VersionView, model_view
+from routing.selectors.measured import draws_per_minute, measured_list, split_list
 from routing.services import generation_restore, weights_set
 
 UNDO_FOR = timedelta(seconds=10)
@@ -237,14 +240,20 @@ def _slices(view: ModelView) -> list[Slice]:
 
 
 def _applied_context(view: ModelView) -> dict[str, Any]:
-    """The bars of what is saved and of what the gateways say they apply."""
-    applied = route_applied(model=view.model.name)
+    """The bars of what is saved, of what the gateways say they apply, and of what
+    they served."""
+    model = view.model.name
+    applied = route_applied(model=model)
+    splits = split_list(model=model)
     names = [part.version.name for part in view.versions]
     return {
         "view": view,
         "saved": json.dumps({p.version.name: p.weight_bp for p in view.versions}),
         "applied": applied,
         "applied_bars": _applied_bars(applied, names) if applied else [],
+        "bar": measured_bar(measured_list(splits)[model]),
+        "draw_check": check_mark((checks(splits) or {}).get(model)),
+        "rate": draws_per_minute(model=model),
         "poll_s": 5 if applied is None or applied.complete or not applied.of else 1,
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,9 +16,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
 from console.history import percent as percent_text
+from console.measured import Whisker, interval_text
 from console.outcome_words import duration_text
 from console.shares import Slice
 from console.status import Mark
+from routing.selectors.measured import VersionShare
 
 register = template.Library()
 
@@ -137,12 +140,25 @@ def figure(
 
 
 @register.inclusion_tag("components/bar.html")
-def share_bar(slices: list[Slice], label: str, name: str = "") -> dict[str, Any]:
+def share_bar(
+    slices: list[Slice], label: str, name: str = "", whiskers: Sequence[Whisker] = ()
+) -> dict[str, Any]:
     """Shares of 100 % as one bar; ``label`` is its text for those who cannot see it.
 
-    ``name`` makes it a bar that a script may redraw.
+    ``name`` makes it a bar that a script may redraw; ``whiskers`` mark how far the
+    borders between the slices may lie off.
     """
-    return {"slices": slices, "label": label, "name": name}
+    return {"slices": slices, "label": label, "name": name, "whiskers": whiskers}
+
+
+@register.filter
+def interval(share: VersionShare) -> str:
+    return interval_text(share)
+
+
+@register.filter
+def thousands(number: int) -> str:
+    return f"{number:,}"
 
 
 @register.inclusion_tag("components/mini_bar.html")

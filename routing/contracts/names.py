@@ -7,6 +7,7 @@
 ``sluice:gateway:<id>``                 JSON ``GatewayRecord``, expires
 ``sluice:gateway:<id>#metrics``         its figures, for whichever gateway is asked
 ``sluice:gateway:<id>#inflight``        its open requests (``cluster.health.inflight``)
+``sluice:gateway:<id>#draws``           its draws (``contracts.draws``), expires
 ``sluice:gateways``                     sorted set of gateway ids by last renewal
 ``sluice:gateways#last``                hash gateway id → its record as the control
                                         plane saw it last (``services.sources``)
@@ -51,6 +52,10 @@ def gateway(gateway_id: str) -> str:
 
 def gateway_metrics(gateway_id: str) -> str:
     return f"sluice:gateway:{gateway_id}#metrics"
+
+
+def gateway_draws(gateway_id: str) -> str:
+    return f"sluice:gateway:{gateway_id}#draws"
 
 
 def acks(epoch: int, revision: int) -> str:

@@ -23,8 +23,10 @@ from cluster.health.patience import hang_after_s
 from cluster.health.served import SERVED, SERVED_KEPT_S
 from routing.balance.state import ReplicaState, ReplicaStates
 from routing.contracts import names
+from routing.contracts.draws import draws_encode
 from routing.contracts.gateway import GatewayRecord
 from routing.gateway.auth import Auth, Spawn
+from routing.gateway.draws import Draws
 from routing.gateway.passive import PassiveHealth
 from routing.gateway.redis_link import ANSWER_S, REDIS_ERRORS, RedisLink
 from routing.gateway.standings import Standings
@@ -53,6 +55,7 @@ class Feeds:
         standings: Standings,
         passive: PassiveHealth,
         record: Callable[[], GatewayRecord],
+        draws: Draws,
         spawn: Spawn,
     ) -> None:
         self._link = link
@@ -63,6 +66,7 @@ class Feeds:
         self._standings = standings
         self._passive = passive
         self._record = record
+        self._draws = draws
         self._wake = asyncio.Event()
         self._keys_number = -1
         self._replicas_number = -1
@@ -171,6 +175,11 @@ class Feeds:
         pipeline.set(
             names.gateway(record.id),
             msgspec.json.encode(record),
+            ex=names.GATEWAY_LEASE_S,
+        )
+        pipeline.set(
+            names.gateway_draws(record.id),
+            draws_encode(self._draws.current(self._watcher.router)),
             ex=names.GATEWAY_LEASE_S,
         )
         pipeline.zadd(names.GATEWAYS, {record.id: time.time()})

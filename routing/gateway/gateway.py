@@ -21,6 +21,7 @@ from routing.gateway.access_log import AccessLog
 from routing.gateway.auth import Auth
 from routing.gateway.clock import Clock
 from routing.gateway.config import GatewayConfig
+from routing.gateway.draws import Draws
 from routing.gateway.feeds import Feeds
 from routing.gateway.figures import Figures
 from routing.gateway.ids import gateway_id
@@ -49,6 +50,7 @@ class Gateway:
         self.relays: set[Relay] = set()
         self.clock = Clock()
         self.rng = random.Random()
+        self.draws = Draws()
         self.pool = Pool(self.clock)
         self.link = RedisLink(config.redis_url)
         self.auth = Auth(self.link, config.key_grace_s, self.spawn)
@@ -74,7 +76,7 @@ class Gateway:
         self._feeds = Feeds(
             *(self.link, self.watcher, self.auth),
             *(self.states, self.standings, self.passive),
-            *(self._record, self.spawn),
+            *(self._record, self.draws, self.spawn),
         )
 
     @property
@@ -191,6 +193,7 @@ class Gateway:
         pipeline.delete(
             names.gateway(self.id),
             names.gateway_metrics(self.id),
+            names.gateway_draws(self.id),
             inflight_name(self.id),
         )
         pipeline.zrem(names.GATEWAYS, self.id)

@@ -15,6 +15,7 @@ from routing.contracts.keys import SCOPE_CHOOSE_VERSION, KeyEntry
 from routing.gateway import errors
 from routing.gateway.auth import Auth, Verdict
 from routing.gateway.body import peek
+from routing.gateway.draws import Draws
 from routing.gateway.endpoints import Endpoint
 from routing.gateway.errors import Problem, Refusal
 from routing.gateway.exchange import Exchange
@@ -27,6 +28,7 @@ class Gateway(Host, Protocol):
     """What serving a request needs of the process."""
 
     auth: Auth
+    draws: Draws
 
     @property
     def rng(self) -> Rng: ...
@@ -96,6 +98,9 @@ def forward(
         if candidates.first is not None:
             exchange.first_version = candidates.first.name
             exchange.first_probability = candidates.probability
+            if not exchange.chosen:
+                version = candidates.first.name
+                gateway.draws.count(router.epoch, route.entry, version)
     except Refusal as refusal:
         exchange.refuse(refusal.problem)
         return

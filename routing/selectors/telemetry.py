@@ -104,6 +104,13 @@ def telemetry_state(*, now: datetime | None = None) -> Telemetry:
     )
 
 
+def outcomes_lag_s() -> float | None:
+    """The age of the oldest outcome that waits in Redis, 0 for none; None while Redis
+    does not say."""
+    stream = _stream_state()
+    return stream.lag_s if stream else None
+
+
 class _Stream(NamedTuple):
     lag_s: float
     size: int

@@ -146,6 +146,15 @@ function moved() {
   return draft.reduce((total, bp, index) => total + Math.max(0, bp - saved[index]), 0);
 }
 
+// The polled region knows the rate of the last minutes.
+function rateText() {
+  const rate = parseFloat(document.getElementById("applied")?.dataset.rate);
+  if (Number.isNaN(rate)) return say("rate_unknown");
+  if (rate === 0) return say("rate_none");
+  const whole = (n) => String(n < 10 ? Number(n.toFixed(1)) : Math.round(n));
+  return say("rate", { moved: whole((rate * moved()) / TOTAL), all: whole(rate) });
+}
+
 function showPreview() {
   const lines = [];
   if (same(draft, saved)) {
@@ -161,7 +170,7 @@ function showPreview() {
         ready: readyText(version.ready),
       }));
     });
-    lines.push(say("rate_unknown"));
+    lines.push(rateText());
   }
   part("preview").replaceChildren(...lines.map((line) => {
     const item = document.createElement("li");

@@ -16,6 +16,7 @@ from cluster import live
 from routing.contracts import names
 from routing.contracts.gateway import GatewayRecord
 from routing.models import Generation, Revision
+from tests import fleet
 from tests.console.api import Api, read, refusal
 
 pytestmark = [
@@ -58,6 +59,17 @@ def test_weights_are_set_by_the_generation_in_the_body(api: Api) -> None:
         "generation": 1,
         "wanted": {"v1": 10_000, "v2": 0},
         "applied": {"revision": 3, "gateways": 0, "of": 0},
+        "measured": {"n": 0, "shares": {}, "intervals": {}, "requests": {}},
+        "check": {
+            "result": "nothing_drawn",
+            "holds": True,
+            "n": 0,
+            "drawn": {},
+            "chi_square": None,
+            "p": None,
+            "evidence": 1.0,
+            "gateways": [],
+        },
     }
     body = {"weights": {"v1": 9000, "v2": 1000}, "generation": 1}
     done = api.put(WEIGHTS, body)
@@ -243,6 +255,41 @@ def test_applied_counts_the_live_gateways(api: Api) -> None:
     assert applied == {"revision": newest, "gateways": 1, "of": 2}
 
 
+def test_measured_tells_shares_intervals_and_whether_draws_agree(api: Api) -> None:
+    api.put(WEIGHTS, {"weights": {"v1": 9000, "v2": 1000}, "generation": 1})
+    newest = api.get("/revisions")["items"][0]["number"]
+    gateway("a", newest)
+    gateway("b", newest)
+    fleet.draws_set("a", "qwen", {"v1": 903, "v2": 97})
+    fleet.served_set("qwen", {("v1", "v1"): 903, ("v2", "v2"): 90, ("v2", "v1"): 7})
+    shown = api.get(WEIGHTS)
+    assert shown["measured"] == {
+        "n": 1000,
+        "shares": {"v1": 9100, "v2": 900},
+        "intervals": {"v1": [8906, 9263], "v2": [737, 1094]},
+        "requests": {"v1": 910, "v2": 90},
+    }
+    check = shown["check"]
+    assert (check["result"], check["holds"], check["n"]) == ("holds", True, 1000)
+    assert (check["chi_square"], check["p"]) == (0.1, 0.75183)
+    assert check["gateways"] == [
+        {"gateway": "a", "holds": True, "drawn": {"v1": 903, "v2": 97}},
+        {"gateway": "b", "holds": None, "drawn": {}},
+    ]
+    fleet.draws_set("b", "qwen", {"v2": 40})
+    check = api.get(WEIGHTS)["check"]
+    assert (check["result"], check["holds"]) == ("fails", False)
+    assert [each["holds"] for each in check["gateways"]] == [True, False]
+    assert check["evidence"] > 10_000
+
+
+def test_evidence_beyond_all_measure_is_still_a_number(api: Api) -> None:
+    gateway("a", 3)
+    fleet.draws_set("a", "qwen", {"v1": 5, "v2": 1})
+    check = api.get(WEIGHTS)["check"]
+    assert (check["result"], check["evidence"]) == ("fails", 1e300)
+
+
 def test_gateways_are_listed_with_revision_and_age(api: Api) -> None:
     gateway("a", 2, age_s=30)
     gateway("b", 3)
@@ -286,7 +333,9 @@ def test_without_redis_what_lies_in_the_database_is_still_told(
 
     for place in ("gateways", "revisions"):
         monkeypatch.setattr(f"routing.selectors.{place}.redis_client", Away)
-    assert api.get(WEIGHTS)["applied"] is None
+    shown = api.get(WEIGHTS)
+    assert shown["applied"] is shown["check"] is None
+    assert shown["measured"]["n"] == 0
     assert api.get("/revisions")["items"][0]["acknowledged"] is None
     assert api.get("/revisions/3")["acknowledgements"] is None
     response = api.call("get", "/gateways")

@@ -20,6 +20,7 @@ from console import health
 from routing.contracts import names
 from routing.contracts.gateway import GatewayRecord
 from routing.services import key_issue, key_revoke, team_create
+from tests import fleet
 from tests.services import Valkey
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -68,6 +69,32 @@ def test_ready_warns_of_gateways_that_are_absent_or_behind(
     assert ready() == (200, [], ["revision"])
     gateway(2)
     assert ready() == (200, [], [])
+
+
+def test_a_route_whose_weights_do_not_hold_is_named_and_counted(
+    valkey: redis.Redis,
+) -> None:
+    fleet.model_add("qwen", "v1", "v2")
+    fleet.model_add("bge", "v1")
+    fleet.weights_give("qwen", {"v1": 9000, "v2": 1000})
+    fleet.gateway_set("g1")
+    fleet.draws_set("g1", "qwen", {"v1": 911, "v2": 89})
+    assert ready() == (200, [], [])
+    found = numbers()
+    assert found['sluice_share_check{model="qwen"}'] == 1
+    assert found['sluice_share_check_draws{model="qwen"}'] == 1000
+    assert found['sluice_share_check_draws{model="bge"}'] == 0
+    fleet.draws_set("g1", "qwen", {"v1": 500, "v2": 500})
+    assert ready() == (200, [], ["share_check"])
+    headers = {"Accept-Language": "zh-hans"}
+    (warning,) = Client().get("/readyz", headers=headers).json()["warnings"]
+    assert warning["detail"] == (
+        "qwen: Gateway g1: v2 was drawn for 50\u00a0% of 1,000 requests; "
+        "10\u00a0% is wanted."
+    )
+    found = numbers()
+    assert found['sluice_share_check{model="qwen"}'] == 0
+    assert found['sluice_share_check{model="bge"}'] == 1
 
 
 def test_not_ready_while_redis_is_down_and_ready_again_after(
@@ -162,7 +189,7 @@ def test_the_numbers_cost_the_same_queries_whatever_the_fleet(
             address=f"http://10.0.0.1:{port}",
             actor=actor,
         )
-    with django_assert_max_num_queries(9):
+    with django_assert_max_num_queries(14):
         assert numbers()['sluice_replicas{state="registered"}'] == 19
 
 

@@ -28,6 +28,21 @@ def test_each_gateway_says_what_it_applies(page: Client) -> None:
     assert "version qwen v2 created" in text
 
 
+def test_each_gateway_says_whether_it_draws_by_the_weights(page: Client) -> None:
+    fleet.model_add("qwen", "v1", "v2")
+    fleet.weights_give("qwen", {"v1": 9000, "v2": 1000})
+    for name in ("g-good", "g-bad", "g-new"):
+        fleet.gateway_set(name)
+    fleet.draws_set("g-good", "qwen", {"v1": 9000, "v2": 1000})
+    assert "10,000 draws" in text_of(page) and "Nothing to check" in text_of(page)
+    assert "Weights do not hold" not in text_of(page)
+    fleet.draws_set("g-bad", "qwen", {"v1": 200})
+    text = text_of(page)
+    assert text.count("Weights do not hold") == 1
+    assert "Gateway g-bad: v2 was drawn for 0\u00a0% of 200 requests" in text
+    assert 'href="/models/qwen/traffic"' in text
+
+
 def test_without_gateways_and_revisions_the_page_says_so(page: Client) -> None:
     text = text_of(page)
     assert "No gateway is running" in text and "Nothing was published yet." in text

@@ -62,6 +62,22 @@ def test_a_change_on_its_way_is_told(page: Client) -> None:
     assert "0 of 1 gateways at revision" in text
 
 
+def test_what_was_served_stands_beside_what_is_wanted(page: Client) -> None:
+    fleet.fleet_fill()
+    for address in ("/", "/models", "/models/qwen3-8b"):
+        text = text_of(page, address)
+        assert "v1 <b>81.67\u00a0%</b>" in text and "of 982 requests" in text, address
+
+
+def test_requests_that_are_not_split_as_wanted_come_first(page: Client) -> None:
+    fleet.fleet_fill()
+    fleet.draws_set("local-1", "qwen3-8b", {"v1": 500})
+    text = text_of(page)
+    assert "Requests are not split as wanted." in text
+    assert "Gateway local-1: v2 was drawn for 0\u00a0% of 500 requests" in text
+    assert text.count("Weights do not hold") == 1
+
+
 def test_what_changed_names_actor_and_object(page: Client) -> None:
     fleet.fleet_fill()
     text = text_of(page)

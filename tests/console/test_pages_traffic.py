@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 
 import pytest
@@ -11,7 +12,8 @@ from django.utils import timezone
 
 from cluster.health import Probe
 from console.pages.traffic import percent_parse
-from routing.models import Generation
+from routing.contracts import names
+from routing.models import Generation, TelemetryCursor
 from routing.selectors import route_view
 from tests import fleet
 
@@ -162,6 +164,103 @@ def test_applied_says_by_how_many_gateways_and_polls_fast_until_all(
     assert 'hx-trigger="every 1s"' in text
     for control in ("<input", "<button", "<select", "<script", "<html"):
         assert control not in text
+
+
+def live_part(page: Client) -> str:
+    text: str = page.get(ADDRESS, headers={"HX-Request": "true"}).content.decode()
+    return text
+
+
+def test_the_measured_bar_stands_on_what_was_served_and_says_how_sure_it_is(
+    page: Client,
+) -> None:
+    assert "Nothing was served yet by generation 2." in live_part(page)
+    fleet.served_set("qwen", {("v1", "v1"): 30, ("v2", "v2"): 2})
+    assert "They are few: the true shares may lie far off." in live_part(page)
+    fleet.served_set("qwen", {("v1", "v1"): 870, ("v2", "v2"): 98}, gateway="g2")
+    text = live_part(page)
+    assert "1,000 requests since generation 2 was applied." in text
+    assert "They are few" not in text
+    assert 'aria-label="Measured: v1 90\u00a0%, v2 10\u00a0%"' in text
+    assert '<line x1="87.985%" x2="91.709%"' in text
+    assert "8.29\u00a0% to 12.02\u00a0%" in text
+    for control in ("<input", "<button", "<select", "<script", "<details"):
+        assert control not in text
+
+
+def test_a_failover_is_explained_and_accuses_nobody(page: Client) -> None:
+    fleet.gateway_set("g1")
+    fleet.draws_set("g1", "qwen", {"v1": 895, "v2": 105})
+    counts = {("v1", "v1"): 895, ("v2", "v2"): 93, ("v2", "v1"): 12}
+    fleet.served_set("qwen", counts)
+    text = live_part(page)
+    assert (
+        "11.4\u00a0% of the draws for v2 (12 of 105) were served by v1: "
+        "no ready replica of v2 was left."
+    ) in text
+    assert "1,000 draws by 1 gateway agree with the weights: χ² = 0.28" in text
+    assert "Weights hold" in text
+
+
+@pytest.mark.parametrize(
+    ("drawn", "word", "sentence"),
+    [
+        ({}, "Nothing to check", "No version was drawn yet by this generation."),
+        ({"v1": 9, "v2": 1}, "Too few to check", "10 draws so far"),
+        (
+            {"v1": 800, "v2": 200},
+            "Weights do not hold",
+            "Gateway g1: v2 was drawn for 20\u00a0% of 1,000 requests; 10\u00a0% is",
+        ),
+    ],
+)
+def test_the_check_has_words_for_each_case(
+    page: Client, drawn: dict[str, int], word: str, sentence: str
+) -> None:
+    fleet.gateway_set("g1")
+    fleet.draws_set("g1", "qwen", drawn)
+    text = live_part(page)
+    assert word in text and sentence in text
+
+
+def test_a_version_of_weight_0_that_got_requests_is_named(page: Client) -> None:
+    fleet.gateway_set("g1")
+    fleet.weights_give("qwen", {"v1": 10_000})
+    fleet.draws_set("g1", "qwen", {"v1": 50})
+    assert "All draws so far, 50, were of v1, as wanted." in live_part(page)
+    fleet.served_set("qwen", {("v1", "v2"): 1})
+    text = live_part(page)
+    assert "Gateway g1: v2 got requests, and its weight is 0." in text
+
+
+def test_gateways_that_only_together_err_are_told_so(page: Client) -> None:
+    for number in range(8):
+        fleet.gateway_set(f"g{number}")
+        fleet.draws_set(f"g{number}", "qwen", {"v1": 870, "v2": 130})
+    assert "All gateways together: v2 was drawn for 13\u00a0%" in live_part(page)
+
+
+def test_what_waits_to_be_counted_is_told(page: Client, valkey: redis.Redis) -> None:
+    assert "are not counted yet" not in live_part(page)
+    valkey.xadd(names.OUTCOMES, {"x": "y"}, id=f"{int(time.time() - 61)}000-1")
+    assert "The requests of the last 6" in live_part(page)
+
+
+def test_without_redis_what_was_served_is_shown_as_what_it_is(
+    page: Client, request: pytest.FixtureRequest
+) -> None:
+    fleet.served_set("qwen", {("v1", "v1"): 900, ("v2", "v2"): 100})
+    request.getfixturevalue("redis_away")
+    text = page.get(ADDRESS).content.decode()
+    assert "1,000 requests since generation 2 was applied." in text
+    assert "Redis does not answer: newer requests are not counted." in text
+    assert "Not checked" in text
+
+
+def test_the_rate_of_the_last_minutes_goes_with_the_poll(page: Client) -> None:
+    assert "data-rate" not in live_part(page)
+    TelemetryCursor.objects.create(moved_at=timezone.now())
+    assert 'data-rate="0.0"' in live_part(page)
 
 
 def test_a_gateway_on_a_revision_that_is_not_on_record_is_shown_as_such(

@@ -107,6 +107,11 @@ class Product:
                 found.append(process)
         return found
 
+    def pid(self, name: str) -> int:
+        """Of a process, as the supervisor last said."""
+        lines = [line for line in self.lines if f"  {name} started (pid " in line]
+        return int(lines[-1].rpartition("pid ")[2].rstrip(")"))
+
     def secret(self, name: str) -> str:
         return (self.data_dir / name).read_text().strip()
 

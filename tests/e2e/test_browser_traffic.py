@@ -212,6 +212,31 @@ def test_applied_converges_before_the_eyes(visit: Visit) -> None:
     )
 
 
+def test_measured_follows_the_traffic_and_leaves_a_draft_alone(visit: Visit) -> None:
+    page = visit.go(ADDRESS)
+    bars = page.locator("#applied")
+    expect(bars).to_contain_text("Nothing was served yet by generation 2.")
+    preview = page.locator("[data-preview]")
+    page.get_by_label("Percent for v3").fill("5")
+    expect(preview).to_contain_text("Requests per minute: unknown")
+    page.get_by_label("Percent for v3").focus()
+    fleet.draws_set("g1", "qwen", {"v1": 790, "v2": 210})
+    fleet.served_set("qwen", {("v1", "v1"): 790, ("v2", "v2"): 205, ("v2", "v1"): 5})
+    fleet.minutes_set("qwen", per_minute=120)
+    expect(bars).to_contain_text("1,000 requests since generation 2", timeout=8000)
+    expect(bars).to_contain_text("2.38 % of the draws for v2 (5 of 210)")
+    expect(bars.locator("tbody tr").nth(1)).to_contain_text("18.11 % to 23.12 %")
+    expect(bars).to_contain_text("Weights hold")
+    assert bars.locator(".whisker").count() == 1
+    assert fields(page) == ["76", "19", "5"]
+    focused = "document.activeElement.getAttribute('aria-label')"
+    assert page.evaluate(focused) == "Percent for v3"
+    page.get_by_label("Percent for v3").fill("10")
+    expect(preview).to_contain_text("That is about 12 of 120 requests a minute.")
+    assert shares() == {"v1": 8000, "v2": 2000, "v3": 0}
+    assert visit.complaints == []
+
+
 def test_the_page_works_without_a_script(visitor: Visitor, visit: Visit) -> None:
     context = visitor.browser.new_context(java_script_enabled=False)
     visitor.contexts.append(context)

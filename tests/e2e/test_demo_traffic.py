@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import httpx
 import openai
@@ -121,10 +122,24 @@ def test_the_real_engines_say_what_they_are(demo: Product) -> None:
     assert not any(engine["releases_differ"] for engine in engines)
 
 
-def test_2000_requests_split_as_configured(demo: Product) -> None:
+def test_2000_requests_split_as_configured_and_are_measured_to_the_last(
+    demo: Product,
+) -> None:
+    weights_put(demo, v1=10_000, v2=0)
     weights_put(demo, v1=9000, v2=1000)
     counts = split(demo, 2000)
     assert_binomial(counts["v2"], 2000, 0.1)
+    with demo.api() as api:
+
+        def shown() -> dict[str, Any]:
+            answer: dict[str, Any] = api.get("/models/smollm2/weights").json()
+            return answer
+
+        eventually(lambda: shown()["measured"]["requests"] == counts, within_s=30)
+        assert shown()["check"]["n"] == 2000
+        assert shown()["check"]["holds"]
+    ready = httpx.get(f"{demo.console}/readyz", trust_env=False).json()
+    assert "share_check" not in [warning["code"] for warning in ready["warnings"]]
 
 
 def test_a_version_of_weight_0_gets_nothing_and_weights_act_within_two_seconds(

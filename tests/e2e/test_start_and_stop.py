@@ -74,16 +74,10 @@ def test_a_killed_gateway_and_a_killed_valkey_come_back(tmp_path: Path) -> None:
 
 
 def kill_and_wait(product: Product, name: str) -> None:
-    pid = pid_of(product, name)
+    pid = product.pid(name)
     os.kill(pid, signal.SIGKILL)
-    eventually(lambda: pid_of(product, name) != pid, within_s=30)
+    eventually(lambda: product.pid(name) != pid, within_s=30)
     assert any(f"{name} ended (signal 9)" in line for line in product.lines)
-
-
-def pid_of(product: Product, name: str) -> int:
-    """The pid that was last said for this process."""
-    lines = [line for line in product.lines if f"  {name} started (pid " in line]
-    return int(lines[-1].rpartition("pid ")[2].rstrip(")"))
 
 
 def test_a_second_instance_on_the_same_data_is_told_so(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""The statistics of shares: what was served, held against what was wanted."""
