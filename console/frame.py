@@ -27,7 +27,7 @@ _SECTIONS = {
     "models": {"models", "model", "traffic", "model-new", "version-new"},
     "replicas": {"replicas", "replica", "replica-new"},
     "nodes": {"nodes", "node"},
-    "teams": {"teams", "team", "team-new", "key-new"},
+    "teams": {"teams", "team", "team-new", "keys", "key", "key-new"},
     "requests": {"requests", "request"},
     "usage": {"usage"},
     "gateways": {"gateways"},

@@ -37,6 +37,7 @@ _SENTENCES = {
     "team.enable": gettext_lazy("enabled the team %(target)s"),
     "team.disable": gettext_lazy("disabled the team %(target)s"),
     "key.issue": gettext_lazy("issued the key %(target)s"),
+    "key.update": gettext_lazy("changed the key %(target)s"),
     "key.revoke": gettext_lazy("revoked the key %(target)s"),
 }
 
@@ -98,8 +99,10 @@ def _url(record: AuditRecord) -> str:
         return reverse("model", args=[record.target.partition(" ")[0]])
     if kind == "replica":
         return reverse("replica", args=[record.target])
-    if kind in ("team", "key"):
-        return reverse("team", args=[record.target.partition("/")[0]])
+    if kind == "team":
+        return reverse("team", args=[record.target])
+    if kind == "key":
+        return reverse("key", args=[record.target.partition("/")[2]])
     return ""
 
 

@@ -11,6 +11,7 @@ from ninja.operation import Operation
 
 from console.api.auth import AUTH
 from console.api.json_body import StrictParser
+from console.api.keys import router as keys_router
 from console.api.models import router as models_router
 from console.api.nodes import router as nodes_router
 from console.api.problems import handlers_install
@@ -20,7 +21,6 @@ from console.api.requests import usage_router
 from console.api.revisions import gateways_router
 from console.api.revisions import router as revisions_router
 from console.api.routes import router as routes_router
-from console.api.teams import keys_router
 from console.api.teams import router as teams_router
 from routing.contracts.route import RouteSettings
 

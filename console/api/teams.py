@@ -1,23 +1,21 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Annotated
+from datetime import datetime
 
 from django.http import HttpResponse
 from ninja import Query, Router, Status
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict
 
 from console.api.auth import ApiRequest
+from console.api.keys import KeyCreate, KeyIssued, KeyPage, key_out
 from console.api.paging import Paging, page
-from console.api.shapes import ACT, WRITE, Input, Page, answers, choices
+from console.api.shapes import ACT, WRITE, Input, Page, answers
+from console.key_mark import key_etag
 from routing import services
-from routing.contracts.keys import SCOPES
-from routing.models import ApiKey, Team
-from routing.selectors import key_get, team_get
+from routing.models import Team
+from routing.selectors import team_get
 
 router = Router(tags=["Teams and keys"])
-keys_router = Router(tags=["Teams and keys"])
 
 
 class TeamOut(BaseModel):
@@ -41,70 +39,8 @@ class TeamCreate(Input):
     name: str = ""
 
 
-class KeyOut(BaseModel):
-    """``models`` null means every model. The secret is not stored and not shown."""
-
-    id: str
-    team: str
-    name: str
-    last_four: str
-    models: list[str] | None
-    scopes: list[str]
-    expires_at: datetime | None
-    revoked_at: datetime | None
-    created_by: str
-    created_at: datetime
-
-
-class KeyPage(Page[KeyOut]):
-    pass
-
-
-class KeyIssued(KeyOut):
-    """``secret`` is the key itself. Nobody can see it again."""
-
-    secret: str = Field(examples=["sk-…"])
-
-
-def _utc(moment: datetime) -> datetime:
-    """At the ends of the calendar, UTC may have no such moment."""
-    try:
-        return moment.astimezone(UTC)
-    except OverflowError:
-        raise PydanticCustomError("invalid", "There is no such time.") from None
-
-
-class KeyCreate(Input):
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"name": "nightly evaluation", "models": ["qwen3-8b"]}]
-        }
-    )
-    name: str
-    models: list[str] | None = Field(None, description="Null means every model.")
-    scopes: list[Annotated[str, Field(json_schema_extra=choices(SCOPES))]] = []
-    expires_at: Annotated[AwareDatetime, AfterValidator(_utc)] | None = Field(
-        None, strict=False, description="With an offset, or Z."
-    )
-
-
 def team_out(team: Team) -> TeamOut:
     return TeamOut.model_validate(team, from_attributes=True)
-
-
-def key_out(key: ApiKey) -> KeyOut:
-    return KeyOut(
-        id=key.id,
-        team=key.team.slug,
-        name=key.name,
-        last_four=key.last_four,
-        models=key.model_names,
-        scopes=key.scopes,
-        expires_at=key.expires_at,
-        revoked_at=key.revoked_at,
-        created_by=key.created_by,
-        created_at=key.created_at,
-    )
 
 
 @router.get("", response=answers(200, TeamPage, 422))
@@ -163,27 +99,9 @@ def key_issue(
     request: ApiRequest, slug: str, body: KeyCreate, response: HttpResponse
 ) -> Status[KeyIssued]:
     """A new key. The answer holds its secret, this once."""
-    key, secret = services.key_issue(
-        team=team_get(slug=slug),
-        name=body.name,
-        models=body.models,
-        scopes=body.scopes,
-        expires_at=body.expires_at,
-        actor=request.auth,
-    )
+    team = team_get(slug=slug)
+    key, secret = services.key_issue(team=team, actor=request.auth, **body.values())
     root = request.path.removesuffix(f"/teams/{slug}/keys")
     response["Location"] = f"{root}/keys/{key.id}"
+    response["ETag"] = f'"{key_etag(key)}"'
     return Status(201, KeyIssued(secret=secret, **key_out(key).model_dump()))
-
-
-@keys_router.get("/{key_id}", response=answers(200, KeyOut, 404))
-def key_show(request: ApiRequest, key_id: str) -> KeyOut:
-    """One key, without its secret."""
-    return key_out(key_get(key_id=key_id))
-
-
-@keys_router.post("/{key_id}/revoke", response=answers(200, KeyOut, 404, *ACT))
-def key_revoke(request: ApiRequest, key_id: str) -> KeyOut:
-    """Refuse the key everywhere, within two seconds and for ever."""
-    key = services.key_revoke(key=key_get(key_id=key_id), actor=request.auth)
-    return key_out(key)

@@ -9,6 +9,7 @@ from django.views.i18n import set_language
 
 from console.pages import (
     gateways,
+    keys,
     models,
     nodes,
     overview,
@@ -64,9 +65,11 @@ urlpatterns: list[URLPattern] = [
     path("nodes/<str:name>", page(nodes.node), name="node"),
     path("teams", page(teams.team_list), name="teams"),
     path("teams/<str:slug>", page(teams.team), name="team"),
-    path("teams/<str:slug>/new-key", page(teams.key_new), name="key-new"),
+    path("teams/<str:slug>/new-key", page(keys.key_new), name="key-new"),
     path("teams/<str:slug>/<str:verb>", page(teams.team_act), name="team-act"),
-    path("keys/<str:key_id>/revoke", page(teams.key_revoke), name="key-revoke"),
+    path("keys", page(keys.key_list), name="keys"),
+    path("keys/<str:key_id>", page(keys.key), name="key"),
+    path("keys/<str:key_id>/revoke", page(keys.key_revoke), name="key-revoke"),
     path("new/team", page(teams.team_new), name="team-new"),
     path("requests", page(requests.request_rows), name="requests"),
     path("requests/<str:request_id>", page(requests.request_show), name="request"),

@@ -14,7 +14,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -161,14 +161,15 @@ class Auth:
         return None
 
     async def _fetch(self, public_id: str) -> tuple[int, bytes | None, bool]:
-        """The change number first: the entry is then at least as new as that."""
-        pipeline = self._link.client.pipeline(transaction=False)
-        pipeline.get(_NAMES.number)
-        pipeline.get(_NAMES.entry(public_id))
-        pipeline.exists(_NAMES.complete)
+        """All of one moment: Redis may be emptied or filled again meanwhile, and an
+        entry that was missing then must not meet a mark that was set since."""
+        entry = _NAMES.entry(public_id)
         async with asyncio.timeout(ANSWER_S):
-            number, body, complete = await pipeline.execute()
-        return int(number or 0), body, bool(complete)
+            number, body, complete = cast(
+                "list[bytes | None]",
+                await self._link.client.mget(_NAMES.number, entry, _NAMES.complete),
+            )
+        return int(number or 0), body, complete is not None
 
     def _undecided(self, public_id: str) -> Problem | None:
         """Redis gave no answer: what was known before counts within the grace."""

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 from django.db import models
+from django.db.models import F, Q
 
 from cluster.models.model import name_validator
+from routing.models.list_index import ListIndex
 
 
 class Team(models.Model):
@@ -41,9 +43,41 @@ class ApiKey(models.Model):
     last_used_from = models.CharField(max_length=45, default="", editable=False)
     created_by = models.CharField(max_length=170)
     created_at = models.DateTimeField(auto_now_add=True)
+    # All that a search looks at, as ``routing.services.keys`` puts it together.
+    search_text = models.TextField(default="", editable=False)
+    # Counts the changes that the gateways must learn of; ``sent`` is the last one
+    # that is known to stand in Redis.
+    change = models.PositiveIntegerField(default=1, editable=False)
+    sent = models.PositiveIntegerField(default=0, editable=False)
 
     class Meta:
         ordering = ["-created_at", "id"]
+        indexes = [
+            ListIndex(
+                fields=["-created_at", "id"],
+                carried=["team", "revoked_at", "expires_at", "search_text"],
+                name="key_by_age",
+            ),
+            ListIndex(
+                fields=["team", "-created_at", "id"],
+                carried=["revoked_at", "expires_at", "search_text"],
+                name="key_by_team",
+            ),
+            ListIndex(
+                fields=["-created_at", "id"],
+                carried=["team", "revoked_at", "expires_at", "search_text"],
+                condition=Q(last_used_at__isnull=True),
+                name="key_never_used",
+            ),
+            models.Index(
+                fields=["team", "expires_at"],
+                condition=Q(revoked_at__isnull=True),
+                name="key_live_by_team",
+            ),
+            models.Index(
+                fields=["id"], condition=Q(sent__lt=F("change")), name="key_unsent"
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.name} (sk-{self.id}…{self.last_four})"

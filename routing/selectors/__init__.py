@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 from routing.selectors.gateways import Applied, applied_state, gateway_list
+from routing.selectors.keys import (
+    KeyFind,
+    KeyPage,
+    KeyState,
+    Position,
+    key_count_live,
+    key_get,
+    key_list_valid,
+    key_page,
+)
 from routing.selectors.revisions import (
     revision_acks,
     revision_get,
@@ -15,19 +25,25 @@ from routing.selectors.routes import (
     route_get,
     route_view,
 )
-from routing.selectors.teams import key_get, key_list_valid, team_get
+from routing.selectors.teams import team_get, team_list_counted
 from routing.selectors.telemetry import Alarm, Telemetry, telemetry_state
 
 __all__ = [
     "Alarm",
     "Applied",
+    "KeyFind",
+    "KeyPage",
+    "KeyState",
+    "Position",
     "RouteView",
     "Telemetry",
     "applied_state",
     "gateway_list",
     "generation_list",
+    "key_count_live",
     "key_get",
     "key_list_valid",
+    "key_page",
     "revision_acks",
     "revision_get",
     "revision_list",
@@ -35,5 +51,6 @@ __all__ = [
     "route_get",
     "route_view",
     "team_get",
+    "team_list_counted",
     "telemetry_state",
 ]

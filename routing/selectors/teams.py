@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from django.db.models import Q, QuerySet
+from django.db.models import Count, Q
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -16,18 +16,10 @@ def team_get(*, slug: str) -> Team:
     return team
 
 
-def key_get(*, key_id: str) -> ApiKey:
-    """The key of this public id, with its team."""
-    keys = ApiKey.objects.select_related("team")
-    key = keys.filter(pk=key_id).first() if name_possible(key_id) else None
-    if key is None:
-        raise Missing(_("There is no key %(name)s.") % {"name": key_id}, field="key")
-    return key
-
-
-def key_list_valid() -> QuerySet[ApiKey]:
-    """The keys that a gateway lets in now."""
+def team_list_counted() -> list[tuple[Team, int]]:
+    """Every team, by slug, with the number of its keys that are neither revoked nor
+    expired."""
     unexpired = Q(expires_at__isnull=True) | Q(expires_at__gt=timezone.now())
-    return ApiKey.objects.filter(
-        unexpired, revoked_at__isnull=True, team__disabled_at__isnull=True
-    )
+    live = ApiKey.objects.filter(unexpired, revoked_at__isnull=True).order_by()
+    counts = dict(live.values_list("team").annotate(Count("pk")))
+    return [(team, counts.get(team.pk, 0)) for team in Team.objects.all()]

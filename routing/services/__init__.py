@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from routing.services.ingest import outcomes_ingest
 from routing.services.ingest_counts import counts_ingest
-from routing.services.keys import key_issue, key_revoke, keys_restore
+from routing.services.key_entries import keys_restore
+from routing.services.keys import key_issue, key_revoke, key_update
 from routing.services.publish import snapshot_publish
 from routing.services.retention import telemetry_prune
 from routing.services.routes import (
@@ -22,6 +23,7 @@ __all__ = [
     "generation_restore",
     "key_issue",
     "key_revoke",
+    "key_update",
     "keys_restore",
     "outcomes_ingest",
     "route_settings_set",

@@ -5,7 +5,7 @@ from cluster.actor import Actor
 from cluster.selectors import replica_list
 from cluster.services.replicas import admin_axis
 from routing.services.inventory import routes_align
-from routing.services.keys import keys_restore
+from routing.services.key_entries import keys_push_unsent, keys_restore
 from routing.services.publish import snapshot_publish
 
 
@@ -17,5 +17,6 @@ def routing_reconcile(*, actor: Actor) -> None:
     routes_align(actor=actor)
     snapshot_publish(reason="reconcile", actor=actor)
     keys_restore()
+    keys_push_unsent()
     for replica in replica_list():
         live.axis_write(replica.id, admin_axis(replica))

@@ -3,6 +3,7 @@ from __future__ import annotations
 from functools import partial
 
 from django.db import IntegrityError, transaction
+from django.db.models import F
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -12,7 +13,8 @@ from cluster.errors import Refused
 from cluster.services.audit import audit_write
 from cluster.services.models import name_check
 from routing.models import Team
-from routing.services.keys import key_push
+from routing.selectors.keys import key_list_usable
+from routing.services.key_entries import keys_push
 
 
 @transaction.atomic
@@ -43,6 +45,8 @@ def team_enabled_set(*, team: Team, enabled: bool, actor: Actor) -> Team:
         team.refresh_from_db()
         verb = "enable" if enabled else "disable"
         audit_write(actor=actor, action=f"team.{verb}", target=team.slug)
-        for key in team.keys.select_related("team"):
-            transaction.on_commit(partial(key_push, key))
+        usable = key_list_usable(team=team)
+        usable.update(change=F("change") + 1)
+        ids = list(usable.order_by().values_list("pk", flat=True))
+        transaction.on_commit(partial(keys_push, ids))
     return team

@@ -113,8 +113,9 @@ def more_keys(_model: Model) -> None:
         ("/replicas", more_replicas, 12),
         ("/replicas/qwen3-8b-v1-1", more_replicas, 14),
         ("/new/replica", more_models, 10),
-        ("/teams", more_keys, 5),
-        ("/teams/search", more_keys, 7),
+        ("/teams", more_keys, 6),
+        ("/teams/search", more_keys, 9),
+        ("/keys?q=k", more_keys, 8),
         ("/gateways", more_generations, 8),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from console.pages.teams import key_mark
+from console.key_mark import key_mark
 from routing.contracts.keys import key_hash
 from routing.models import ApiKey, Team
 from routing.services import key_issue
@@ -26,7 +26,7 @@ def key_form(page: Client, **values: object) -> dict[str, object]:
     text = page.get("/teams/search/new-key").content.decode()
     token = re.search(r'name="once" value="([^"]+)"', text)
     assert token
-    return {"once": token[1], "name": "bot", "expires_in_days": 90, **values}
+    return {"once": token[1], "name": "bot", "expiry": "90", **values}
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_models_scope_and_expiry_of_a_key_are_what_was_chosen(
     page: Client, team: Team
 ) -> None:
     fleet.model_add("qwen")
-    form = key_form(page, models=["qwen"], expires_in_days=0, choose_version="on")
+    form = key_form(page, models=["qwen"], expiry="0", choose_version="on")
     page.post("/teams/search/new-key", form)
     key = ApiKey.objects.get(name="bot")
     assert (key.model_names, key.scopes) == (["qwen"], ["choose_version"])
@@ -89,7 +89,7 @@ def test_models_scope_and_expiry_of_a_key_are_what_was_chosen(
 
 
 @pytest.mark.parametrize(
-    "values", [{"name": ""}, {"models": ["nope"]}, {"expires_in_days": 12345}]
+    "values", [{"name": ""}, {"models": ["nope"]}, {"expiry": "12345"}]
 )
 def test_a_refused_key_issues_nothing(
     page: Client, team: Team, values: dict[str, object]
@@ -100,18 +100,27 @@ def test_a_refused_key_issues_nothing(
     assert ApiKey.objects.count() == 1
 
 
-def test_a_key_is_revoked_after_a_question(page: Client, team: Team) -> None:
+def test_a_key_is_revoked_after_a_question_that_says_when_it_was_used(
+    page: Client, team: Team
+) -> None:
     key = team.keys.get()
-    text = page.get(f"/teams/search?confirm={key.id}").content.decode()
-    assert f'id="dialog-{key.id}" aria-labelledby="ask-{key.id}" open' in text
-    page.post(f"/keys/{key.id}/revoke")
+    used = {"last_used_at": timezone.now(), "last_used_from": "203.0.113.9"}
+    ApiKey.objects.filter(pk=key.pk).update(**used)
+    text = page.get(f"/keys/{key.id}?confirm=revoke").content.decode()
+    dialog = text.partition('<dialog id="dialog-revoke"')[2]
+    assert dialog.startswith(' aria-labelledby="ask-revoke" open')
+    assert "from 203.0.113.9" in dialog and "<time" in dialog
+    done = page.post(f"/keys/{key.id}/revoke")
     key.refresh_from_db()
     assert key.revoked_at
-    text = page.get("/teams/search").content.decode()
+    text = page.get(done["Location"]).content.decode()
     assert "is refused from now on" in text and ">Revoked<" in text
+    assert "dialog-revoke" not in text and "cannot be changed" in text
 
 
 def test_a_team_is_disabled_and_enabled(page: Client, team: Team) -> None:
+    asked = page.get("/teams/search?confirm=disable").content.decode()
+    assert "1 key stops working." in asked
     page.post("/teams/search/disable")
     text = page.get("/teams/search").content.decode()
     assert "none of its keys works" in text and "Team disabled" in text

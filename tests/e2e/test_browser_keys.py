@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -75,6 +77,74 @@ def test_when_nothing_can_copy_the_button_says_so_and_selects_the_text(
         "(document.getElementById('secret'))"
     )
     assert key_hash(selected) == ApiKey.objects.get(name="laptop").secret_sha256
+
+
+@pytest.mark.parametrize(
+    ("clipboard", "fallback"),
+    [
+        # The browser refuses the write.
+        ("{writeText: () => Promise.reject(new DOMException('no'))}", "false"),
+        # It says that it wrote, and holds something else.
+        (
+            "{writeText: () => Promise.resolve(), readText: () => "
+            "Promise.resolve('else')}",
+            "false",
+        ),
+    ],
+)
+def test_a_clipboard_that_is_denied_or_lies_is_never_called_copied(
+    visit: Visit, clipboard: str, fallback: str
+) -> None:
+    visit.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    visit.page.add_init_script(
+        f"Object.defineProperty(navigator, 'clipboard', {{value: {clipboard}}});"
+        f"document.execCommand = () => {fallback}"
+    )
+    page = issue(visit)
+    button = page.locator('[data-copy-from="secret"]')
+    button.click()
+    expect(button).to_contain_text("Not copied")
+    selected = page.evaluate("getSelection().toString()")
+    assert key_hash(selected) == ApiKey.objects.get(name="laptop").secret_sha256
+
+
+def test_a_denied_permission_falls_back_to_a_copy_that_can_be_pasted(
+    visit: Visit,
+) -> None:
+    session = visit.context.new_cdp_session(visit.page)
+    for name in ("clipboard-read", "clipboard-write"):
+        permission = {"name": name}
+        session.send(
+            "Browser.setPermission", {"permission": permission, "setting": "denied"}
+        )
+    page = issue(visit)
+    button = page.locator('[data-copy-from="secret"]')
+    button.click()
+    expect(button).not_to_have_text("Copy")
+    if button.inner_text() != "Copied":
+        expect(button).to_contain_text("Not copied")
+        return
+    page.get_by_label("I stored it").check()
+    page.goto(f"{visit.base_url}/new/team")
+    page.get_by_label("Full name").focus()
+    page.keyboard.press("Control+V")
+    pasted = page.get_by_label("Full name").input_value()
+    assert key_hash(pasted) == ApiKey.objects.get(name="laptop").secret_sha256
+
+
+def test_a_key_is_found_and_revoked_with_the_keyboard_alone(visit: Visit) -> None:
+    page = visit.go("/keys")
+    page.get_by_role("searchbox").focus()
+    page.keyboard.type("nightly")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"/keys\?q=nightly"))
+    page.get_by_role("link", name="Revoke… nightly-report").press("Enter")
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Last used")
+    dialog.get_by_role("button", name="Revoke the key").press("Enter")
+    expect(page.locator("[data-results]")).to_contain_text("is refused from now on")
+    assert ApiKey.objects.get().revoked_at
+    assert visit.complaints == []
 
 
 def test_leaving_asks_until_the_key_was_stored(visit: Visit) -> None:
