@@ -111,20 +111,8 @@ def version_create(
 ) -> Version:
     """A new release of a model; the first one of a model gets all the traffic."""
     name_check(name)
-    choice_check(engine, Engine.values, field="engine")
-    if not served_name or len(served_name) > 200:
-        raise Refused(
-            _("Give the name that the engine serves it under, at most 200 characters."),
-            code="required",
-            field="served_name",
-        )
-    artifact_sha256 = artifact_sha256.lower()
-    if artifact_sha256 and not _is_sha256(artifact_sha256):
-        raise Refused(
-            _("A SHA-256 checksum has 64 hexadecimal digits."),
-            code="bad_checksum",
-            field="artifact_sha256",
-        )
+    _release_check(engine, served_name)
+    artifact_sha256 = _checksum_clean(artifact_sha256)
     params = params or {}
     params_check(params)
     duplicate = Refused(
@@ -161,6 +149,28 @@ def version_create(
     return version
 
 
+def _release_check(engine: str, served_name: str) -> None:
+    choice_check(engine, Engine.values, field="engine")
+    if not served_name or len(served_name) > 200:
+        raise Refused(
+            _("Give the name that the engine serves it under, at most 200 characters."),
+            code="required",
+            field="served_name",
+        )
+
+
+def _checksum_clean(text: str) -> str:
+    """A SHA-256 checksum as it is stored; empty for none."""
+    text = text.lower()
+    if text and (len(text) != 64 or not set(text) <= set("0123456789abcdef")):
+        raise Refused(
+            _("A SHA-256 checksum has 64 hexadecimal digits."),
+            code="bad_checksum",
+            field="artifact_sha256",
+        )
+    return text
+
+
 def params_check(params: dict[str, Any]) -> None:
     """Launch parameters are flat: text, numbers, or true for a bare flag."""
     for key, value in params.items():
@@ -179,7 +189,3 @@ def params_check(params: dict[str, Any]) -> None:
             )
     if len(str(params)) > _PARAMS_BYTES:
         raise Refused(_("Too many parameters."), code="too_long", field="params")
-
-
-def _is_sha256(text: str) -> bool:
-    return len(text) == 64 and all(c in "0123456789abcdef" for c in text)

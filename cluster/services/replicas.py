@@ -36,24 +36,7 @@ def replica_create(
     actor: Actor,
 ) -> Replica:
     """A new replica: at a static address, or as a process that the node starts."""
-    choice_check(driver, Driver.values, field="driver")
-    if driver == Driver.STATIC:
-        if node is not None:
-            raise Refused(
-                _("A static replica has no node."), code="unexpected", field="node"
-            )
-        address = address_clean(address)
-    else:
-        if node is None:
-            raise Refused(
-                _("Name the node that runs the process."), code="required", field="node"
-            )
-        if address:
-            raise Refused(
-                _("The node chooses the address of a process."),
-                code="unexpected",
-                field="address",
-            )
+    address = _place_check(driver, address, node)
     # Rows of one version are numbered one at a time: the version row is the lock.
     version = Version.objects.select_for_update().get(pk=version.pk)
     duplicate = Refused(
@@ -89,6 +72,28 @@ def replica_create(
     )
     replica_follow(replica, reason=f"replica {replica_id} added", actor=actor)
     return replica
+
+
+def _place_check(driver: str, address: str, node: Node | None) -> str:
+    """Where such a replica may run; the address as it is stored."""
+    choice_check(driver, Driver.values, field="driver")
+    if driver == Driver.STATIC:
+        if node is not None:
+            raise Refused(
+                _("A static replica has no node."), code="unexpected", field="node"
+            )
+        return address_clean(address)
+    if node is None:
+        raise Refused(
+            _("Name the node that runs the process."), code="required", field="node"
+        )
+    if address:
+        raise Refused(
+            _("The node chooses the address of a process."),
+            code="unexpected",
+            field="address",
+        )
+    return address
 
 
 def _next_identity(version: Version) -> tuple[int, str]:
