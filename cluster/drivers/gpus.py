@@ -1,4 +1,4 @@
-"""The GPUs of this machine, through NVIDIA's library where it is installed."""
+"""The GPUs of this machine, through NVIDIA's library where a driver answers."""
 
 from __future__ import annotations
 
@@ -21,10 +21,8 @@ class Gpus(NamedTuple):
 
 def gpus_read() -> Gpus:
     """What the cards tell now. Never raises: a machine without any is a fact."""
-    try:
-        nvml: Any = importlib.import_module("pynvml")
-    except ImportError:
-        return Gpus([], absent="no_library")
+    # Read late: few machines have a card, and the library is a long one.
+    nvml: Any = importlib.import_module("pynvml")
     try:
         nvml.nvmlInit()
     except nvml.NVMLError:

@@ -107,7 +107,6 @@ def gpus_text(facts: NodeFacts) -> str:
         count = len(facts.gpus)
         return ngettext("%(n)d card", "%(n)d cards", count) % {"n": count}
     return {
-        "no_library": _("none: NVIDIA's library is not installed"),
         "no_driver": _("none: no NVIDIA driver answers"),
         "no_card": _("none"),
         "unreadable": _("unknown: the driver cannot be read"),
