@@ -37,10 +37,11 @@ from tests.gateway.world import GatewayProcess, read_until
 
 pytestmark = [
     pytest.mark.processes,
+    pytest.mark.timeout(240),
     pytest.mark.django_db(transaction=True),
 ]
 
-TRIALS = 25
+TRIALS = 50
 REFUSED_WITHIN_S = 2.0
 
 
