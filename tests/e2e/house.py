@@ -55,16 +55,16 @@ class House:
     def database(self) -> str:
         return self.product.environment["DATABASE_URL"]
 
-    def client(self) -> httpx.Client:
+    def client(self, key: str = "") -> httpx.Client:
         return httpx.Client(
             base_url=self.product.gateway,
-            headers={"Authorization": f"Bearer {self.key}"},
+            headers={"Authorization": f"Bearer {key or self.key}"},
             timeout=20,
             trust_env=False,
         )
 
-    def chat(self, **fields: Any) -> httpx.Response:
-        with self.client() as client:
+    def chat(self, key: str = "", **fields: Any) -> httpx.Response:
+        with self.client(key) as client:
             return client.post("/v1/chat/completions", json=_body(**fields))
 
     def books(self) -> Books:

@@ -13,7 +13,9 @@ from typing import Any
 
 import httpx
 import pytest
+import redis
 
+from console.children import valkey_socket
 from tests import services
 from tests.e2e.house import House, Streams, Traffic, house
 from tests.e2e.product import eventually
@@ -50,6 +52,41 @@ def test_a_killed_valkey_costs_no_request_and_no_record(tmp_path: Path) -> None:
         books = home.books_close()
         assert (books.lost, books.unfinished) == (0, 0)
         eventually(lambda: codes(home) == set(), within_s=20)
+
+
+def test_an_emptied_redis_heals_by_itself_and_refuses_no_good_key(
+    tmp_path: Path,
+) -> None:
+    with house(tmp_path) as home, closing(valkey_of(tmp_path)) as client:
+        with home.product.api() as api:
+            unseen = [
+                api.post("/teams/t/keys", json={"name": f"n{n}"}).json()["secret"]
+                for n in range(2)
+            ]
+        with Traffic(home) as traffic:
+            traffic.goes_on()
+            client.flushall()
+            answers = []
+
+            def good() -> bool:
+                """Keys that no gateway has seen; each request may meet another one."""
+                answers.extend(home.chat(key).status_code for key in unseen)
+                return answers[-8:] == [200] * 8
+
+            eventually(good, within_s=60)
+            traffic.goes_on()
+        assert set(traffic.statuses) == {200}
+        assert set(answers) <= {200, 503}
+        eventually(
+            lambda: list(home.product.states().values()) == ["healthy"] * 2, within_s=40
+        )
+        books = home.books_close(within_s=60)
+        assert (books.lost, books.unfinished) == (0, 0)
+        eventually(lambda: codes(home) == set(), within_s=60)
+
+
+def valkey_of(folder: Path) -> redis.Redis:
+    return redis.Redis.from_url(f"unix://{valkey_socket(folder)}")
 
 
 def test_a_killed_console_costs_no_request(tmp_path: Path) -> None:
