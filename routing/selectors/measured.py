@@ -21,6 +21,7 @@ from django.db.models import OuterRef, Subquery, Sum
 from django.utils import timezone
 
 from cluster.live import redis_client
+from cluster.models import Model
 from routing.contracts import names
 from routing.contracts.draws import RouteDraws, draws_decode
 from routing.evidence.shares import Agreement, Verdict, shares_bp, shares_check, wilson
@@ -126,25 +127,26 @@ class RouteCheck:
 
 
 def split_list(*, model: str = "") -> list[Split]:
-    """Every route by the name of its model, or the one that ``model`` names."""
+    """Every model by name, or the one that ``model`` names; generation 0 where its
+    route is still to be made."""
     newest = Revision.objects.order_by("-number").values("epoch")[:1]
     weight = GenerationWeight.objects.filter(
-        version=OuterRef("model__versions"),
-        generation__route=OuterRef("pk"),
-        generation__number=OuterRef("generation"),
+        version=OuterRef("versions"),
+        generation__route=OuterRef("route"),
+        generation__number=OuterRef("route__generation"),
     ).values("weight_bp")[:1]
-    routes = Route.objects.filter(model__name=model) if model else Route.objects.all()
-    rows = routes.annotate(epoch=Subquery(newest), weight=Subquery(weight))
+    models = Model.objects.filter(name=model) if model else Model.objects.all()
+    rows = models.annotate(epoch=Subquery(newest), weight=Subquery(weight))
     found: dict[str, Split] = {}
     for name, epoch, created, generation, version, weight_bp in rows.order_by(
-        "model__name", "model__versions__id"
+        "name", "versions__id"
     ).values_list(
-        *("model__name", "epoch", "model__created_at", "generation"),
-        *("model__versions__name", "weight"),
+        *("name", "epoch", "created_at", "route__generation"),
+        *("versions__name", "weight"),
     ):
         if name not in found:
             second = int(created.timestamp())
-            found[name] = Split(name, epoch or 0, second, generation, {})
+            found[name] = Split(name, epoch or 0, second, generation or 0, {})
         if version is not None:
             found[name].weights[version] = weight_bp or 0
     return list(found.values())

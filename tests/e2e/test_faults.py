@@ -66,7 +66,7 @@ def test_an_emptied_redis_heals_by_itself_and_refuses_no_good_key(
         with Traffic(home) as traffic:
             traffic.goes_on()
             client.flushall()
-            answers = []
+            answers: list[int] = []
 
             def good() -> bool:
                 """Keys that no gateway has seen; each request may meet another one."""
