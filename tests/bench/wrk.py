@@ -45,10 +45,15 @@ def throughput(target: Target, *, seconds: int, folder: Path) -> Counted:
     )
     url = f"http://127.0.0.1:{target.port}{PATH}"
     done = subprocess.run(
-        ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}", "-s", str(script), url],
+        # Without a timeout wrk takes any answer after two seconds for a failure, and a
+        # shared machine may stand still that long.
+        [
+            *("wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}", "--timeout", "15s"),
+            *("-s", str(script), url),
+        ],
         capture_output=True,
         text=True,
-        timeout=seconds + 10,
+        timeout=seconds + 20,
         check=False,
     )
     return counted_parse(done.stdout + done.stderr)
