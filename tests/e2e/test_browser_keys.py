@@ -24,6 +24,8 @@ def issue(visit: Visit) -> Page:
     page.get_by_label("Name", exact=True).fill("laptop")
     page.get_by_role("button", name="Issue the key").click()
     expect(page.locator("h1")).to_have_text("The new key")
+    # The copy button works from then on.
+    page.wait_for_load_state()
     return page
 
 
