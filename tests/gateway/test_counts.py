@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from functools import partial
 
 import pytest
 
 from routing.contracts.counts import Figures, counts_read
-from routing.contracts.outcome import Attempt, Ending, Outcome
+from routing.contracts.outcome import Attempt, Ending
 from routing.gateway import counts as counts_module
 from routing.gateway.counts import WRITE_CELLS, Counts
 from routing.gateway.outcomes import (
@@ -19,20 +19,9 @@ from routing.gateway.outcomes import (
     SentBatch,
 )
 from routing.gateway.usage import Usage, estimate, usage_at_ends
+from tests.gateway import world
 
-
-def outcome(**fields: Any) -> Outcome:
-    defaults: dict[str, Any] = {
-        "request_id": "r",
-        "at": 0.0,
-        "gateway": "g",
-        "method": "POST",
-        "path": "/",
-        "status": 200,
-        "ending": Ending.COMPLETED,
-        "model": "m",
-    }
-    return Outcome(**(defaults | fields))
+outcome = partial(world.outcome, model="m")
 
 
 class Wall:

@@ -13,7 +13,7 @@ import pytest
 
 from routing.balance.state import ReplicaStates
 from routing.contracts.keys import KeyEntry, key_generate, key_hash
-from routing.contracts.outcome import Ending, Outcome, outcome_encode
+from routing.contracts.outcome import Ending, outcome_encode
 from routing.gateway.access_log import HELD_BYTES, AccessLog
 from routing.gateway.config import GatewayConfig, client_address
 from routing.gateway.ids import client_request_id, request_id
@@ -27,19 +27,7 @@ from routing.gateway.metrics import (
 )
 from routing.gateway.redis_link import RedisLink
 from routing.gateway.watcher import Watcher
-
-
-def outcome(**fields: Any) -> Outcome:
-    defaults: dict[str, Any] = {
-        "request_id": "r",
-        "at": 0.0,
-        "gateway": "g",
-        "method": "POST",
-        "path": "/",
-        "status": 200,
-        "ending": Ending.COMPLETED,
-    }
-    return Outcome(**(defaults | fields))
+from tests.gateway.world import outcome
 
 
 def test_the_defaults_are_those_of_the_contract() -> None:

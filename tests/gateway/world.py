@@ -35,7 +35,7 @@ from cluster.health import (
 )
 from routing.contracts import names
 from routing.contracts.keys import KeyEntry, key_generate, key_hash
-from routing.contracts.outcome import Outcome
+from routing.contracts.outcome import Ending, Outcome
 from routing.contracts.route import RouteSettings, Timeouts
 from routing.contracts.snapshot import (
     ReplicaEntry,
@@ -148,6 +148,20 @@ def route(
             for name, (weight, addresses) in versions.items()
         ),
     )
+
+
+def outcome(**fields: Any) -> Outcome:
+    """One that went well, without the control side's knowledge of it."""
+    defaults: dict[str, Any] = {
+        "request_id": "r",
+        "at": 0.0,
+        "gateway": "g",
+        "method": "POST",
+        "path": "/",
+        "status": 200,
+        "ending": Ending.COMPLETED,
+    }
+    return Outcome(**(defaults | fields))
 
 
 @dataclass
