@@ -57,6 +57,65 @@ class Gauges(msgspec.Struct, frozen=True):
     replica_states: dict[str, str] = {}
 
 
+# Figures without labels of their own: the field of ``Gauges``, name, kind and help.
+_SINGLE = (
+    (
+        "outcomes_dropped",
+        "sluice_outcomes_dropped_total",
+        "counter",
+        "Outcomes that were not sent because too many waited.",
+    ),
+    (
+        "log_dropped",
+        "sluice_access_log_dropped_total",
+        "counter",
+        "Lines that did not fit into the access log's buffer.",
+    ),
+    (
+        "outcomes_waiting",
+        "sluice_outcomes_waiting",
+        "gauge",
+        "Outcomes that are not in the stream yet.",
+    ),
+    (
+        "cells_waiting",
+        "sluice_count_cells_waiting",
+        "gauge",
+        "Counts that the database does not hold as they are now.",
+    ),
+    (
+        "unacknowledged_s",
+        "sluice_unacknowledged_seconds",
+        "gauge",
+        "Since when nothing was stored of outcomes and counts that wait.",
+    ),
+    (
+        "snapshots_ignored",
+        "sluice_snapshots_ignored_total",
+        "counter",
+        "Published snapshots that could not be read.",
+    ),
+    (
+        "snapshot_revision",
+        "sluice_snapshot_revision",
+        "gauge",
+        "The revision this gateway serves by, 0 for none.",
+    ),
+    (
+        "snapshot_epoch",
+        "sluice_snapshot_epoch",
+        "gauge",
+        "The epoch of that revision.",
+    ),
+    (
+        "redis_up",
+        "sluice_redis_up",
+        "gauge",
+        "Whether Redis answered the last poll.",
+    ),
+)
+
+
 class Histogram:
     """Counts per bound; cumulative only when shown."""
 
@@ -156,73 +215,15 @@ class Metrics:
                     for reason, count in self._retries.items()
                 ),
             ),
-            *(
-                _family(name, kind, text, [(own, value)])
-                for name, kind, text, value in self._single(gauges)
-            ),
-        ]
-
-    def _single(self, gauges: Gauges) -> list[tuple[str, str, str, float]]:
-        return [
-            (
+            _family(
                 "sluice_client_disconnects_total",
                 "counter",
                 "Clients that left before their answer was whole.",
-                self._disconnects,
+                [(own, self._disconnects)],
             ),
-            (
-                "sluice_outcomes_dropped_total",
-                "counter",
-                "Outcomes that were not sent because too many waited.",
-                gauges.outcomes_dropped,
-            ),
-            (
-                "sluice_access_log_dropped_total",
-                "counter",
-                "Lines that did not fit into the access log's buffer.",
-                gauges.log_dropped,
-            ),
-            (
-                "sluice_outcomes_waiting",
-                "gauge",
-                "Outcomes that are not in the stream yet.",
-                gauges.outcomes_waiting,
-            ),
-            (
-                "sluice_count_cells_waiting",
-                "gauge",
-                "Counts that the database does not hold as they are now.",
-                gauges.cells_waiting,
-            ),
-            (
-                "sluice_unacknowledged_seconds",
-                "gauge",
-                "Since when nothing was stored of outcomes and counts that wait.",
-                gauges.unacknowledged_s,
-            ),
-            (
-                "sluice_snapshots_ignored_total",
-                "counter",
-                "Published snapshots that could not be read.",
-                gauges.snapshots_ignored,
-            ),
-            (
-                "sluice_snapshot_revision",
-                "gauge",
-                "The revision this gateway serves by, 0 for none.",
-                gauges.snapshot_revision,
-            ),
-            (
-                "sluice_snapshot_epoch",
-                "gauge",
-                "The epoch of that revision.",
-                gauges.snapshot_epoch,
-            ),
-            (
-                "sluice_redis_up",
-                "gauge",
-                "Whether Redis answered the last poll.",
-                int(gauges.redis_up),
+            *(
+                _family(name, kind, text, [(own, float(getattr(gauges, field)))])
+                for field, name, kind, text in _SINGLE
             ),
         ]
 
