@@ -15,12 +15,19 @@ from tests.gateway.world import ControlPlane, GatewayProcess
 
 
 @pytest.fixture(scope="module")
-def control() -> Iterator[ControlPlane]:
+def control_shared() -> Iterator[ControlPlane]:
     with services.valkey() as server:
         control = ControlPlane(server)
         control.mark_complete()
         yield control
         control.client.close()
+
+
+@pytest.fixture
+def control(control_shared: ControlPlane) -> ControlPlane:
+    """Which nobody has told anything about a replica yet."""
+    control_shared.forget()
+    return control_shared
 
 
 @pytest.fixture(scope="module")
@@ -43,18 +50,29 @@ def engines(
 
 
 @pytest.fixture(scope="module")
-def shared_gateway(
-    control: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+def gateway_shared(
+    control_shared: ControlPlane, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[GatewayProcess]:
     folder = tmp_path_factory.mktemp("gateway") / "data"
-    with world.gateway(folder, control.valkey.url) as process:
+    with world.gateway(folder, control_shared.valkey.url) as process:
         yield process
 
 
+@pytest.fixture
+def shared_gateway(
+    control: ControlPlane, gateway_shared: GatewayProcess
+) -> GatewayProcess:
+    """Without a route, and without a grudge against any replica: it forgets those
+    that no revision lists once they serve nothing."""
+    gateway_shared.wait_for(lambda: gateway_shared.metric("sluice_in_flight") == 0)
+    world.apply(control, gateway_shared)
+    return gateway_shared
+
+
 @pytest.fixture(scope="module")
-def key(control: ControlPlane) -> str:
+def key(control_shared: ControlPlane) -> str:
     """May call everything, and choose versions."""
-    return control.key(scopes=("choose_version",))
+    return control_shared.key(scopes=("choose_version",))
 
 
 @pytest.fixture

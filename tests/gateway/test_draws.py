@@ -16,7 +16,7 @@ from routing.gateway.draws import Draws
 from tests.fakes.engine import MockEngine
 from tests.gateway import world
 from tests.gateway.scene import Scene
-from tests.gateway.world import ControlPlane, GatewayProcess, route
+from tests.gateway.world import ControlPlane, GatewayProcess, apply, route
 
 Engines = tuple[MockEngine, MockEngine]
 
@@ -29,11 +29,6 @@ def published(control: ControlPlane, gateway: GatewayProcess) -> dict[str, Route
 def drawn(control: ControlPlane, gateway: GatewayProcess) -> dict[str, int]:
     draws = published(control, gateway).get("drawn")
     return draws.drawn if draws is not None else {}
-
-
-def apply(control: ControlPlane, gateway: GatewayProcess, entry: RouteEntry) -> None:
-    revision = control.publish(entry)
-    gateway.wait_for(lambda: gateway.metric("sluice_snapshot_revision") == revision)
 
 
 def test_draws_are_told_apart_from_choices_and_from_what_served(

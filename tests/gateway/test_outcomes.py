@@ -16,6 +16,7 @@ from tests.gateway.world import (
     CHAT,
     ControlPlane,
     GatewayProcess,
+    apply,
     read_all,
     read_until,
     route,
@@ -48,7 +49,9 @@ def prepare(control: ControlPlane, gateway: GatewayProcess, engines: Engines) ->
     for name in ("m-v1-1", "m-v1-2", "solo-v1-1", "dead-v1-1", "solo-v2-1"):
         control.probe(name)
     limits = {"first_content_s": 0.5, "idle_s": 0.5}
-    revision = control.publish(
+    apply(
+        control,
+        gateway,
         route("m", {"v1": (10_000, [one, other])}, timeouts=limits),
         route(
             "solo",
@@ -58,9 +61,6 @@ def prepare(control: ControlPlane, gateway: GatewayProcess, engines: Engines) ->
         ),
         route("dead", {"v1": (10_000, ["http://127.0.0.1:1"])}, retries=0),
         route("empty", {}),
-    )
-    gateway.wait_for(
-        lambda: gateway.request("GET", "/readyz").json["revision"] == revision
     )
 
 

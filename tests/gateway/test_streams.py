@@ -21,6 +21,7 @@ from tests.gateway.world import (
     ControlPlane,
     GatewayProcess,
     Reply,
+    apply,
     read_all,
     read_until,
     route,
@@ -46,12 +47,11 @@ def prepare(
     for replica in ("m-v1-1", "m-v1-2", "solo-v1-1"):
         control.probe(replica)
     limits = {"idle_s": 0.5, **timeouts}
-    revision = control.publish(
+    apply(
+        control,
+        gateway,
         route("m", {"v1": (10_000, [one, other])}, timeouts=limits),
         route("solo", {"v1": (10_000, [one])}, retries=0, timeouts=limits),
-    )
-    gateway.wait_for(
-        lambda: gateway.request("GET", "/readyz").json["revision"] == revision
     )
 
 
@@ -371,11 +371,10 @@ def test_two_thousand_requests_split_within_binomial_bounds(
     one, other = engines[0].address, engines[1].address
     for replica in ("w-v1-1", "w-v2-1", "w-v3-1"):
         control.probe(replica)
-    revision = control.publish(
-        route("w", {"v1": (9000, [one]), "v2": (1000, [other]), "v3": (0, [one])})
-    )
-    gateway.wait_for(
-        lambda: gateway.request("GET", "/readyz").json["revision"] == revision
+    apply(
+        control,
+        gateway,
+        route("w", {"v1": (9000, [one]), "v2": (1000, [other]), "v3": (0, [one])}),
     )
     with ThreadPoolExecutor(8) as pool:
         replies: list[Reply] = list(

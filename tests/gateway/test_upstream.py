@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.gateway.world import ControlPlane, GatewayProcess, Reply, route
+from tests.gateway.world import ControlPlane, GatewayProcess, Reply, apply, route
 
 pytestmark = pytest.mark.processes
 
@@ -61,10 +61,7 @@ def ask(
     control: ControlPlane, gateway: GatewayProcess, key: str, address: str, stream: bool
 ) -> Reply:
     control.probe("odd-v1-1")
-    revision = control.publish(route("odd", {"v1": (10_000, [address])}))
-    gateway.wait_for(
-        lambda: gateway.request("GET", "/readyz").json["revision"] == revision
-    )
+    apply(control, gateway, route("odd", {"v1": (10_000, [address])}))
     return gateway.chat(key, "odd", stream=stream)
 
 

@@ -32,6 +32,7 @@ from cluster.health import (
     ProbeAxis,
     Record,
     record_decode,
+    states_merge,
 )
 from routing.contracts import names
 from routing.contracts.keys import KeyEntry, key_generate, key_hash
@@ -108,6 +109,11 @@ class ControlPlane:
     def passive(self, replica_id: str, axis: PassiveAxis) -> None:
         self._axis(replica_id, "passive", axis)
 
+    def forget(self) -> None:
+        """What tests before found out about any replica."""
+        for entry in self.client.scan_iter(_REPLICAS.entry("*"), count=1000):
+            self.client.delete(entry)
+
     def _axis(self, replica_id: str, name: str, axis: msgspec.Struct) -> None:
         script = self.client.register_script(feed.HASH_FIELD_PUT)
         keys = [
@@ -148,6 +154,20 @@ def route(
             for name, (weight, addresses) in versions.items()
         ),
     )
+
+
+def apply(control: ControlPlane, gateway: GatewayProcess, *routes: RouteEntry) -> None:
+    """Published, applied, and every replica in the state that its record tells: a
+    revision is applied a moment before the records of its replicas are read."""
+    revision = control.publish(*routes)
+    gateway.wait_for(lambda: gateway.metric("sluice_snapshot_revision") == revision)
+    for entry in routes:
+        ids = [r.id for version in entry.versions for r in version.replicas]
+        records = {id_: control.record(id_) for id_ in ids}
+        for id_, state in states_merge(records, now=time.time()).items():
+            gateway.wait_for(
+                lambda id_=id_, label=state.label: gateway.state_of(id_) == label  # type: ignore[misc]
+            )
 
 
 def outcome(**fields: Any) -> Outcome:
