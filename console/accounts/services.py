@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 from cluster.actor import Actor
 from cluster.errors import Missing, Refused
 from cluster.services.audit import audit_write
+from console.accounts.grants import Role
 from console.accounts.models import AccessToken, User
 from console.accounts.secret_files import (
     SecretKind,
@@ -93,7 +94,9 @@ def _admin_make(data_dir: Path, actor: Actor) -> bool:
 def _admin_create(*, password: str, token: str, actor: Actor) -> bool:
     if User.objects.exists():
         return False
-    user = User.objects.create_superuser(ADMIN, password=password)
+    user = User.objects.create_superuser(
+        ADMIN, password=password, role=Role.ADMIN.value
+    )
     audit_write(actor=actor, action="user.create", target=ADMIN)
     _token_create(user=user, name=ADMIN_TOKEN, secret=token, actor=actor)
     return True

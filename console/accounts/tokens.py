@@ -9,6 +9,8 @@ import hashlib
 import hmac
 import secrets
 
+from django.utils import timezone
+
 from console.accounts.models import AccessToken
 
 
@@ -32,6 +34,14 @@ def token_find(text: str) -> AccessToken | None:
         .filter(secret_sha256=digest, revoked_at__isnull=True, user__is_active=True)
         .first()
     )
-    if token is None or not hmac.compare_digest(token.secret_sha256, digest):
+    if (
+        token is None
+        or token_expired(token)
+        or not hmac.compare_digest(token.secret_sha256, digest)
+    ):
         return None
     return token
+
+
+def token_expired(token: AccessToken) -> bool:
+    return token.expires_at is not None and token.expires_at <= timezone.now()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from django.conf import settings
@@ -73,7 +73,7 @@ api = ManagementApi(
         "that change an existing object take If-Match with the ETag that was read."
     ),
     urls_namespace="api",
-    auth=cast("Any", AUTH),
+    auth=AUTH,
     parser=StrictParser(),
     docs_url=None,
     openapi_url=None,

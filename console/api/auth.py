@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import CsrfViewMiddleware
 from ninja.errors import AuthenticationError, HttpError
 from ninja.security import APIKeyCookie, HttpBearer
 
 from cluster.actor import Actor
+from console.accounts.grants import Grant, Scope, grant_of
 from console.accounts.tokens import token_find
 from console.client_address import client_address
 
@@ -16,11 +19,17 @@ class ApiRequest(HttpRequest):
     """A request that was let in; ``auth`` is set by one of the classes below."""
 
     auth: Actor
+    grant: Grant
     request_id: str
 
 
 class BearerToken(HttpBearer):
-    """The token of ``admin-token``, or another that was issued."""
+    """The token of ``admin-token``, or another that was issued; with the scope that
+    the operation needs."""
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__()
+        self.scope = scope
 
     def __call__(self, request: HttpRequest) -> Actor | None:
         if "Authorization" not in request.headers:
@@ -35,11 +44,17 @@ class BearerToken(HttpBearer):
         found = token_find(token)
         if found is None:
             return None
+        vars(request)["grant"] = found.grant
+        scope_require(found.grant, self.scope)
         return Actor("token", found.name, client_address(request))
 
 
 class Session(APIKeyCookie):
     """A logged-in browser; its writes carry the CSRF token (``X-CSRFToken``)."""
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__()
+        self.scope = scope
 
     def __call__(self, request: HttpRequest) -> Actor | None:
         return self.authenticate(request, None)
@@ -49,6 +64,7 @@ class Session(APIKeyCookie):
             return None
         if reason := _csrf_reason(request):
             raise HttpError(403, reason)
+        scope_require(grant_of(request), self.scope)
         return Actor("user", request.user.get_username(), client_address(request))
 
 
@@ -72,4 +88,15 @@ def _no_view(request: HttpRequest) -> HttpResponse:
     raise NotImplementedError
 
 
-AUTH = [BearerToken(), Session()]
+def scope_require(grant: Grant, scope: Scope) -> None:
+    """Whoever leads a team passes for keys; the operation asks about which team."""
+    if not (scope is Scope.KEYS and grant.leads):
+        grant.require(scope)
+
+
+def needs(scope: Scope) -> Any:
+    """``auth=`` of an operation: who may call it. Every write names its scope."""
+    return [BearerToken(scope), Session(scope)]
+
+
+AUTH = needs(Scope.READ)

@@ -9,7 +9,8 @@ from ninja import Query, Router
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from console.api.auth import ApiRequest
+from console.accounts.grants import Scope
+from console.api.auth import ApiRequest, needs
 from console.api.etags import IfMatch, etag_check
 from console.api.paging import Paging, query_check
 from console.api.shapes import ACT, WRITE, Input, Page, answers, choices
@@ -34,7 +35,7 @@ def _utc(moment: datetime) -> datetime:
 
 
 Moment = Annotated[AwareDatetime, AfterValidator(_utc)]
-Scope = Annotated[str, Field(json_schema_extra=choices(SCOPES))]
+KeyScope = Annotated[str, Field(json_schema_extra=choices(SCOPES))]
 
 
 class KeyOut(BaseModel):
@@ -79,7 +80,7 @@ class KeyFields(Input):
         [], description=f"At most {TAGS_MOST}, of at most {TAG_LENGTH} characters."
     )
     models: list[str] | None = Field(None, description="Null means every model.")
-    scopes: list[Scope] = []
+    scopes: list[KeyScope] = []
 
     def values(self) -> KeyValues:
         """What was sent, and nothing else."""
@@ -175,7 +176,11 @@ def key_show(request: ApiRequest, key_id: str, response: HttpResponse) -> KeyOut
     return key_out(key)
 
 
-@router.patch("/{key_id}", response=answers(200, KeyOut, 404, 409, 428, *WRITE))
+@router.patch(
+    "/{key_id}",
+    auth=needs(Scope.KEYS),
+    response=answers(200, KeyOut, 404, 409, 428, *WRITE),
+)
 def key_change(
     request: ApiRequest,
     key_id: str,
@@ -187,14 +192,18 @@ def key_change(
     If-Match."""
     with transaction.atomic():
         key = key_get(key_id=key_id, lock=True)
+        request.grant.require(Scope.KEYS, team=key.team.slug)
         etag_check(if_match, key_etag(key), required=True)
         services.key_update(key=key, actor=request.auth, **body.values())
     response["ETag"] = f'"{key_etag(key)}"'
     return key_out(key)
 
 
-@router.post("/{key_id}/revoke", response=answers(200, KeyOut, 404, *ACT))
+@router.post(
+    "/{key_id}/revoke", auth=needs(Scope.KEYS), response=answers(200, KeyOut, 404, *ACT)
+)
 def key_revoke(request: ApiRequest, key_id: str) -> KeyOut:
     """Refuse the key everywhere, within two seconds and for ever."""
-    key = services.key_revoke(key=key_get(key_id=key_id), actor=request.auth)
-    return key_out(key)
+    key = key_get(key_id=key_id)
+    request.grant.require(Scope.KEYS, team=key.team.slug)
+    return key_out(services.key_revoke(key=key, actor=request.auth))

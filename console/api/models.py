@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from cluster import services
 from cluster.models import Engine, Kind, Model, Version
 from cluster.selectors import model_get, version_get
-from console.api.auth import ApiRequest
+from console.accounts.grants import Scope
+from console.api.auth import ApiRequest, needs
 from console.api.etags import IfMatch, etag_check, etag_of
 from console.api.paging import Paging, page
 from console.api.shapes import ACT, WRITE, Input, Page, answers, choices
@@ -124,7 +125,7 @@ def model_list(request: ApiRequest, paging: Query[Paging]) -> ModelPage:
     return ModelPage(items=[model_out(row) for row in rows], next=following)
 
 
-@router.post("", response=answers(201, ModelOut, *WRITE))
+@router.post("", auth=needs(Scope.FLEET), response=answers(201, ModelOut, *WRITE))
 def model_create(
     request: ApiRequest, body: ModelCreate, response: HttpResponse
 ) -> Status[ModelOut]:
@@ -148,7 +149,11 @@ def model_show(request: ApiRequest, name: str, response: HttpResponse) -> ModelO
     return model_out(model)
 
 
-@router.patch("/{name}", response=answers(200, ModelOut, 404, 409, 428, *WRITE))
+@router.patch(
+    "/{name}",
+    auth=needs(Scope.FLEET),
+    response=answers(200, ModelOut, 404, 409, 428, *WRITE),
+)
 def model_change(
     request: ApiRequest,
     name: str,
@@ -167,7 +172,9 @@ def model_change(
     return model_out(model)
 
 
-@router.delete("/{name}", response=answers(204, None, 404, 409, 422, *ACT))
+@router.delete(
+    "/{name}", auth=needs(Scope.FLEET), response=answers(204, None, 404, 409, 422, *ACT)
+)
 def model_delete(
     request: ApiRequest, name: str, if_match: IfMatch = None
 ) -> Status[None]:
@@ -188,7 +195,11 @@ def version_list(request: ApiRequest, name: str, paging: Query[Paging]) -> Versi
     return VersionPage(items=items, next=following)
 
 
-@router.post("/{name}/versions", response=answers(201, VersionOut, 404, *WRITE))
+@router.post(
+    "/{name}/versions",
+    auth=needs(Scope.FLEET),
+    response=answers(201, VersionOut, 404, *WRITE),
+)
 def version_create(
     request: ApiRequest, name: str, body: VersionCreate, response: HttpResponse
 ) -> Status[VersionOut]:

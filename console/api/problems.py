@@ -5,7 +5,8 @@
 ``Missing``, unknown path               404
 ``Conflict``, ``Stale``                 409     ``current`` is what is in force
 ``PreconditionMissing``                 428
-no or wrong credentials; CSRF           401; 403
+no or wrong credentials                 401
+CSRF; ``Denied``: role or scope         403
 wrong method; no length; too large      405; 411; 413
 no JSON                                 400
 database or Redis away                  503
@@ -31,6 +32,7 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from pydantic import BaseModel, Field
 
 from cluster.errors import Conflict, Missing, Refused
+from console.accounts.grants import Denied
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +129,9 @@ def _refused(request: HttpRequest, error: Refused) -> HttpResponse:
     if isinstance(error, Conflict | Stale):
         return problem(409, error.code, message, errors=errors, current=error.current)
     status = 422
-    if isinstance(error, Missing):
+    if isinstance(error, Denied):
+        status = 403
+    elif isinstance(error, Missing):
         status = 404
     elif isinstance(error, PreconditionMissing):
         status = 428

@@ -25,7 +25,8 @@ from cluster.selectors import (
     replica_views,
     version_get,
 )
-from console.api.auth import ApiRequest
+from console.accounts.grants import Scope
+from console.api.auth import ApiRequest, needs
 from console.api.etags import IfMatch, etag_check, etag_of
 from console.api.paging import Paging, page
 from console.api.shapes import ACT, WRITE, Input, Page, answers, choices, moment
@@ -211,7 +212,7 @@ def replica_list_page(
     return ReplicaPage(items=replicas_out(rows), next=following)
 
 
-@router.post("", response=answers(201, ReplicaOut, *WRITE))
+@router.post("", auth=needs(Scope.FLEET), response=answers(201, ReplicaOut, *WRITE))
 def replica_create(
     request: ApiRequest, body: ReplicaCreate, response: HttpResponse
 ) -> Status[ReplicaOut]:
@@ -251,7 +252,11 @@ def replica_show(
     return _answer(replica_get(replica_id=replica_id), response)
 
 
-@router.delete("/{replica_id}", response=answers(200, RemoveOut, 404, 409, *ACT))
+@router.delete(
+    "/{replica_id}",
+    auth=needs(Scope.FLEET),
+    response=answers(200, RemoveOut, 404, 409, *ACT),
+)
 def replica_remove(
     request: ApiRequest, replica_id: str, if_match: IfMatch = None
 ) -> RemoveOut:
@@ -332,7 +337,11 @@ _OPTIONS = {"stop": {"force"}, "drain": {"then_stop", "deadline_s"}}
 Action = Annotated[str, Path(enum=list(_ACTIONS))]
 
 
-@router.post("/{replica_id}/{action}", response=answers(200, ActOut, 404, 409, *WRITE))
+@router.post(
+    "/{replica_id}/{action}",
+    auth=needs(Scope.FLEET),
+    response=answers(200, ActOut, 404, 409, *WRITE),
+)
 def replica_act(
     request: ApiRequest,
     replica_id: str,

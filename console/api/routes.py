@@ -9,7 +9,8 @@ from django.http import HttpResponse
 from ninja import Query, Router
 from pydantic import BaseModel, ConfigDict, Field
 
-from console.api.auth import ApiRequest
+from console.accounts.grants import Scope
+from console.api.auth import ApiRequest, needs
 from console.api.etags import IfMatch, generation_seen
 from console.api.paging import Paging, page
 from console.api.shapes import WRITE, Input, Page, answers
@@ -205,7 +206,11 @@ def route_show(request: ApiRequest, name: str, response: HttpResponse) -> RouteO
     return _route(name, response)
 
 
-@router.put("/{name}/route", response=answers(200, RouteOut, 404, 409, 428, *WRITE))
+@router.put(
+    "/{name}/route",
+    auth=needs(Scope.TRAFFIC),
+    response=answers(200, RouteOut, 404, 409, 428, *WRITE),
+)
 def route_put(
     request: ApiRequest,
     name: str,
@@ -231,7 +236,11 @@ def weights_show(request: ApiRequest, name: str, response: HttpResponse) -> Weig
     return _weights(name, response)
 
 
-@router.put("/{name}/weights", response=answers(200, WeightsOut, 404, 409, 428, *WRITE))
+@router.put(
+    "/{name}/weights",
+    auth=needs(Scope.TRAFFIC),
+    response=answers(200, WeightsOut, 404, 409, 428, *WRITE),
+)
 def weights_put(
     request: ApiRequest,
     name: str,
@@ -277,7 +286,9 @@ def weights_history(
 
 
 @router.post(
-    "/{name}/weights/restore", response=answers(200, WeightsOut, 404, 409, *WRITE)
+    "/{name}/weights/restore",
+    auth=needs(Scope.TRAFFIC),
+    response=answers(200, WeightsOut, 404, 409, *WRITE),
 )
 def weights_restore(
     request: ApiRequest,

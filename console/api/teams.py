@@ -6,7 +6,8 @@ from django.http import HttpResponse
 from ninja import Query, Router, Status
 from pydantic import BaseModel, ConfigDict
 
-from console.api.auth import ApiRequest
+from console.accounts.grants import Scope
+from console.api.auth import ApiRequest, needs
 from console.api.keys import KeyCreate, KeyIssued, KeyPage, key_out
 from console.api.paging import Paging, page
 from console.api.shapes import ACT, WRITE, Input, Page, answers
@@ -50,7 +51,7 @@ def team_list(request: ApiRequest, paging: Query[Paging]) -> TeamPage:
     return TeamPage(items=[team_out(row) for row in rows], next=following)
 
 
-@router.post("", response=answers(201, TeamOut, *WRITE))
+@router.post("", auth=needs(Scope.TEAMS), response=answers(201, TeamOut, *WRITE))
 def team_create(
     request: ApiRequest, body: TeamCreate, response: HttpResponse
 ) -> Status[TeamOut]:
@@ -66,7 +67,11 @@ def team_show(request: ApiRequest, slug: str) -> TeamOut:
     return team_out(team_get(slug=slug))
 
 
-@router.post("/{slug}/disable", response=answers(200, TeamOut, 404, *ACT))
+@router.post(
+    "/{slug}/disable",
+    auth=needs(Scope.TEAMS),
+    response=answers(200, TeamOut, 404, *ACT),
+)
 def team_disable(request: ApiRequest, slug: str) -> TeamOut:
     """Refuse every key of the team, within two seconds."""
     team = team_get(slug=slug)
@@ -74,7 +79,9 @@ def team_disable(request: ApiRequest, slug: str) -> TeamOut:
     return team_out(team)
 
 
-@router.post("/{slug}/enable", response=answers(200, TeamOut, 404, *ACT))
+@router.post(
+    "/{slug}/enable", auth=needs(Scope.TEAMS), response=answers(200, TeamOut, 404, *ACT)
+)
 def team_enable(request: ApiRequest, slug: str) -> TeamOut:
     """Let the keys of the team work again; revoked ones stay revoked."""
     team = team_get(slug=slug)
@@ -94,12 +101,17 @@ def key_list(request: ApiRequest, slug: str, paging: Query[Paging]) -> KeyPage:
     return KeyPage(items=[key_out(row) for row in rows], next=following)
 
 
-@router.post("/{slug}/keys", response=answers(201, KeyIssued, 404, *WRITE))
+@router.post(
+    "/{slug}/keys",
+    auth=needs(Scope.KEYS),
+    response=answers(201, KeyIssued, 404, *WRITE),
+)
 def key_issue(
     request: ApiRequest, slug: str, body: KeyCreate, response: HttpResponse
 ) -> Status[KeyIssued]:
     """A new key. The answer holds its secret, this once."""
     team = team_get(slug=slug)
+    request.grant.require(Scope.KEYS, team=team.slug)
     key, secret = services.key_issue(team=team, actor=request.auth, **body.values())
     root = request.path.removesuffix(f"/teams/{slug}/keys")
     response["Location"] = f"{root}/keys/{key.id}"

@@ -9,11 +9,13 @@ from typing import Concatenate, ParamSpec, cast
 from django import forms
 from django.contrib.auth.views import redirect_to_login
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import render
 from django.utils.cache import add_never_cache_headers
 from django_htmx.http import HttpResponseClientRedirect
 
 from cluster.actor import Actor
 from cluster.errors import Missing, Refused
+from console.accounts.grants import Denied, Scope, grant_of
 from console.accounts.models import User
 from console.client_address import client_address
 
@@ -32,11 +34,19 @@ def is_poll(request: HttpRequest) -> bool:
     return bool(getattr(request, "htmx", False))
 
 
-def page(view: View[P]) -> Callable[Concatenate[HttpRequest, P], HttpResponseBase]:
+_SAFE = ("GET", "HEAD", "OPTIONS")
+
+
+def page(
+    view: View[P], needs: Scope | None = None, *, reads: Scope = Scope.READ
+) -> Callable[Concatenate[HttpRequest, P], HttpResponseBase]:
     """A view for people who logged in; what does not exist becomes a 404 page.
 
-    Answers are never cached: they show state, and some show a secret. A poll whose
-    session ended sends the whole page to the login, not a login form into a table.
+    ``needs`` is the scope of its writes: none where a page only shows, or where the
+    view itself asks, because the answer depends on a team. ``reads`` is the scope of
+    looking. Whoever lacks it gets a page that says who may. Answers are never cached:
+    they show state, and some show a secret. A poll whose session ended sends the whole
+    page to the login, not a login form into a table.
     """
 
     @functools.wraps(view)
@@ -49,13 +59,25 @@ def page(view: View[P]) -> Callable[Concatenate[HttpRequest, P], HttpResponseBas
             # No name holds it, and PostgreSQL takes it for an error of ours.
             raise Http404
         try:
+            grant = grant_of(request)
+            grant.require(reads)
+            if needs is not None and request.method not in _SAFE:
+                grant.require(needs)
             response = view(request, *args, **kwargs)
         except Missing as missing:
             raise Http404(str(missing.message)) from missing
+        except Denied as denied:
+            response = _denied(request, denied)
         add_never_cache_headers(response)
         return response
 
+    vars(guarded)["needs"] = needs
     return guarded
+
+
+def _denied(request: HttpRequest, denied: Denied) -> HttpResponse:
+    context = {"reason": denied.message}
+    return render(request, "denied.html", context, status=403)
 
 
 def _to_login(request: HttpRequest) -> HttpResponse:

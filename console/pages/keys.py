@@ -22,6 +22,7 @@ from django.views.decorators.http import (
 from cluster.errors import Missing, Refused
 from cluster.selectors.audit import audit_list
 from console import history
+from console.accounts.grants import Scope, grant_of
 from console.key_mark import key_etag, key_mark
 from console.key_paging import cursor_read, cursor_write
 from console.pages import actor_of, refusal_add
@@ -97,10 +98,17 @@ def _find(query: str, state: str, slug: str) -> KeyFind | None:
         return None
 
 
+def _write_require(request: HttpRequest, team: Team) -> None:
+    """Whoever leads the team may too; a form may be looked at by anybody."""
+    if request.method == "POST":
+        grant_of(request).require(Scope.KEYS, team=team.slug)
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 def key_new(request: HttpRequest, slug: str) -> HttpResponse:
     """Issue a key. The answer to the POST is the only page that ever shows it."""
     team = team_get(slug=slug)
+    _write_require(request, team)
     form = KeyForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
         if not once_use(request):
@@ -135,6 +143,7 @@ def _change(request: HttpRequest, key_id: str) -> HttpResponse:
     """Save the form if the key still is as it was when the form was opened."""
     with transaction.atomic():
         row = key_get(key_id=key_id, lock=True)
+        _write_require(request, row.team)
         form = KeyForm(request.POST, key=row)
         if not form.is_valid():
             return _key_page(request, row, form, status=422)
@@ -186,6 +195,7 @@ def _theirs(form: KeyForm, row: ApiKey) -> list[tuple[str, str]]:
 @require_POST
 def key_revoke(request: HttpRequest, key_id: str) -> HttpResponse:
     row = key_get(key_id=key_id)
+    _write_require(request, row.team)
     revoke(key=row, actor=actor_of(request))
     messages.success(
         request, _("The key %(name)s is refused from now on.") % {"name": row.name}

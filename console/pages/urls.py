@@ -7,6 +7,7 @@ from django.contrib.auth.views import LogoutView
 from django.urls import URLPattern, path
 from django.views.i18n import set_language
 
+from console.accounts.grants import Scope
 from console.pages import (
     gateways,
     keys,
@@ -31,12 +32,22 @@ urlpatterns: list[URLPattern] = [
     path("", page(overview.overview), name="overview"),
     path("models", page(models.model_list), name="models"),
     path("models/<str:model>", page(models.model), name="model"),
-    path("models/<str:model>/traffic", page(traffic.traffic), name="traffic"),
-    path("models/<str:model>/traffic/undo", page(traffic.undo), name="traffic-undo"),
     path(
-        "models/<str:model>/new-version", page(models.version_new), name="version-new"
+        "models/<str:model>/traffic",
+        page(traffic.traffic, Scope.TRAFFIC),
+        name="traffic",
     ),
-    path("new/model", page(models.model_new), name="model-new"),
+    path(
+        "models/<str:model>/traffic/undo",
+        page(traffic.undo, Scope.TRAFFIC),
+        name="traffic-undo",
+    ),
+    path(
+        "models/<str:model>/new-version",
+        page(models.version_new, Scope.FLEET),
+        name="version-new",
+    ),
+    path("new/model", page(models.model_new, Scope.FLEET), name="model-new"),
     path("replicas", page(replicas.replica_rows), name="replicas"),
     path("replicas/<str:replica_id>", page(replicas.replica), name="replica"),
     path(
@@ -57,20 +68,24 @@ urlpatterns: list[URLPattern] = [
     path("replicas/<str:replica_id>/log", page(replica_live.log), name="replica-log"),
     path(
         "replicas/<str:replica_id>/<str:verb>",
-        page(replicas.replica_act),
+        page(replicas.replica_act, Scope.FLEET),
         name="replica-act",
     ),
-    path("new/replica", page(replicas.replica_new), name="replica-new"),
+    path("new/replica", page(replicas.replica_new, Scope.FLEET), name="replica-new"),
     path("nodes", page(nodes.nodes), name="nodes"),
     path("nodes/<str:name>", page(nodes.node), name="node"),
     path("teams", page(teams.team_list), name="teams"),
     path("teams/<str:slug>", page(teams.team), name="team"),
     path("teams/<str:slug>/new-key", page(keys.key_new), name="key-new"),
-    path("teams/<str:slug>/<str:verb>", page(teams.team_act), name="team-act"),
+    path(
+        "teams/<str:slug>/<str:verb>",
+        page(teams.team_act, Scope.TEAMS),
+        name="team-act",
+    ),
     path("keys", page(keys.key_list), name="keys"),
     path("keys/<str:key_id>", page(keys.key), name="key"),
     path("keys/<str:key_id>/revoke", page(keys.key_revoke), name="key-revoke"),
-    path("new/team", page(teams.team_new), name="team-new"),
+    path("new/team", page(teams.team_new, Scope.TEAMS), name="team-new"),
     path("requests", page(requests.request_rows), name="requests"),
     path("requests/<str:request_id>", page(requests.request_show), name="request"),
     path("usage", page(usage.usage), name="usage"),

@@ -15,6 +15,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
+from console.accounts.grants import Scope, grant_of
 from console.history import percent as percent_text
 from console.measured import Whisker, interval_text
 from console.outcome_words import duration_text
@@ -83,6 +84,13 @@ def mark(value: Mark) -> SafeString:
         icon(f"state-{value.token}"),
         value.word,
     )
+
+
+@register.simple_tag(takes_context=True)
+def blocked(context: Context, scope: str, team: str = "") -> str:
+    """Why this person may not do what needs the scope, or nothing: the button stays
+    where it is, ``aria-disabled``, with the reason beside it."""
+    return grant_of(context["request"]).refusal(Scope(scope), team=team)
 
 
 @register.simple_tag(takes_context=True)

@@ -29,7 +29,9 @@ Answer = bytes | Callable[[socket.socket], None]
 @pytest.fixture
 def page() -> Client:
     client = Client()
-    client.force_login(User.objects.create_user("ada", password="correct horse"))
+    client.force_login(
+        User.objects.create_user("ada", password="correct horse", role="admin")
+    )
     return client
 
 

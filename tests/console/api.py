@@ -21,7 +21,9 @@ class Api:
     """Calls as the token ``ci`` of the user grace; paths start after ``/api/v1``."""
 
     def __init__(self) -> None:
-        self.user, _made = User.objects.get_or_create(username="grace")
+        self.user, _made = User.objects.get_or_create(
+            username="grace", defaults={"role": "admin"}
+        )
         self.token, self.secret = token_issue(user=self.user, name="ci", actor=SYSTEM)
         self.client = Client(raise_request_exception=False)
 

@@ -14,7 +14,7 @@ from console.accounts.models import User
 
 @pytest.fixture
 def user(db: None) -> User:
-    return User.objects.create_user("ada", password="correct horse")
+    return User.objects.create_user("ada", password="correct horse", role="admin")
 
 
 @pytest.fixture

@@ -207,7 +207,7 @@ def test_a_reset_token_revokes_the_old_one_and_no_other(
 def test_only_a_token_in_force_of_an_active_user_is_found(
     actor: Actor,
 ) -> None:
-    user = User.objects.create_user("ada")
+    user = User.objects.create_user("ada", role="admin")
     token, text = token_issue(user=user, name="ci", actor=actor)
     assert token_find(text) == token
     assert token_find(token_generate()) is None

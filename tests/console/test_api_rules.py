@@ -36,7 +36,7 @@ def api() -> Api:
 def browser() -> Client:
     """A logged-in session; unlike Django's own test client it enforces CSRF."""
     client = Client(enforce_csrf_checks=True)
-    client.force_login(User.objects.create_user("ada"))
+    client.force_login(User.objects.create_user("ada", role="admin"))
     return client
 
 

@@ -43,7 +43,7 @@ def server(transactional_db: None) -> Iterator[ConsoleServer]:
 
 @pytest.fixture
 def visitor(browser: Browser, server: ConsoleServer) -> Iterator[Visitor]:
-    user = User.objects.create_user("ada", password="correct horse")
+    user = User.objects.create_user("ada", password="correct horse", role="admin")
     visitor = Visitor(browser, server.url, user)
     yield visitor
     for context in visitor.contexts:
