@@ -8,6 +8,7 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
+from console.accounts.grants import Scope, grant_of
 from console.notices import notices
 
 THEMES = ("system", "light", "dark")
@@ -31,6 +32,7 @@ _SECTIONS = {
     "requests": {"requests", "request"},
     "usage": {"usage"},
     "gateways": {"gateways"},
+    "audit": {"audit"},
 }
 
 
@@ -49,18 +51,21 @@ def frame(request: HttpRequest) -> dict[str, Any]:
 def _nav(request: HttpRequest) -> list[NavItem]:
     match = request.resolver_match
     here = match.url_name if match else ""
+    grant = grant_of(request)
     return [
         NavItem(name, name, text, here in _SECTIONS[name])
-        for name, text in (
-            ("overview", _("Overview")),
-            ("models", _("Models")),
-            ("replicas", _("Replicas")),
-            ("nodes", _("Nodes")),
-            ("teams", _("Teams")),
-            ("requests", _("Requests")),
-            ("usage", _("Usage")),
-            ("gateways", _("Gateways")),
+        for name, text, scope in (
+            ("overview", _("Overview"), Scope.READ),
+            ("models", _("Models"), Scope.READ),
+            ("replicas", _("Replicas"), Scope.READ),
+            ("nodes", _("Nodes"), Scope.READ),
+            ("teams", _("Teams"), Scope.READ),
+            ("requests", _("Requests"), Scope.READ),
+            ("usage", _("Usage"), Scope.READ),
+            ("gateways", _("Gateways"), Scope.READ),
+            ("audit", _("Audit log"), Scope.AUDIT),
         )
+        if grant.allows(scope)
     ]
 
 

@@ -101,8 +101,8 @@ def _url(record: AuditRecord) -> str:
         return reverse("replica", args=[record.target])
     if kind == "team":
         return reverse("team", args=[record.target])
-    if kind == "key":
-        return reverse("key", args=[record.target.partition("/")[2]])
+    if kind == "key" and (key_id := record.target.partition("/")[2]):
+        return reverse("key", args=[key_id])
     return ""
 
 

@@ -6,7 +6,10 @@ from django.db import models
 
 
 class AuditRecord(models.Model):
-    """Who changed what, when and from where; written with the change itself."""
+    """Who changed what, when and from where; written with the change itself.
+
+    The database refuses to change or delete one.
+    """
 
     at = models.DateTimeField(auto_now_add=True, db_index=True)
     actor_kind = models.CharField(max_length=16)
@@ -19,7 +22,11 @@ class AuditRecord(models.Model):
 
     class Meta:
         ordering = ["-id"]
-        indexes = [models.Index(fields=["target", "-id"])]
+        indexes = [
+            models.Index(fields=["target", "-id"]),
+            models.Index(fields=["actor_name", "-id"], name="audit_by_actor"),
+            models.Index(fields=["action", "-id"], name="audit_by_action"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.action} {self.target}"

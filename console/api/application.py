@@ -9,6 +9,7 @@ from django.conf import settings
 from ninja import NinjaAPI
 from ninja.operation import Operation
 
+from console.api.audit import router as audit_router
 from console.api.auth import AUTH
 from console.api.json_body import StrictParser
 from console.api.keys import router as keys_router
@@ -89,3 +90,4 @@ api.add_router("/teams", teams_router)
 api.add_router("/keys", keys_router)
 api.add_router("/requests", requests_router)
 api.add_router("/usage", usage_router)
+api.add_router("/audit", audit_router)

@@ -9,6 +9,7 @@ from django.views.i18n import set_language
 
 from console.accounts.grants import Scope
 from console.pages import (
+    audit,
     gateways,
     keys,
     models,
@@ -90,5 +91,15 @@ urlpatterns: list[URLPattern] = [
     path("requests/<str:request_id>", page(requests.request_show), name="request"),
     path("usage", page(usage.usage), name="usage"),
     path("usage.csv", page(usage.usage_csv), name="usage-csv"),
+    path("audit", page(audit.audit, reads=Scope.AUDIT), name="audit"),
+    *(
+        path(
+            f"audit.{ending}",
+            page(audit.audit_file, reads=Scope.AUDIT),
+            {"ending": ending},
+            name=f"audit-{ending}",
+        )
+        for ending in ("csv", "jsonl")
+    ),
     path("gateways", page(gateways.gateways), name="gateways"),
 ]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from datetime import date
-from io import StringIO
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -14,6 +12,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
+from console.csv_file import csv_response
 from console.usage_query import COLUMNS, GROUPINGS, SPANS, UsageAsked, usage_asked_read
 from routing.models import ApiKey, UsageHour
 from routing.selectors.usage import (
@@ -139,18 +138,6 @@ def usage_csv(request: HttpRequest) -> HttpResponse:
         refusal = _("These are too many rows for one file: choose fewer days.")
         text = "\n".join(asked.problems) or refusal
         return HttpResponse(text, status=422, content_type="text/plain; charset=utf-8")
-    file = StringIO()
-    writer = csv.writer(file)
-    writer.writerow([*GROUPS, *FIGURES])
-    for row in found:
-        named = [_cell(str(row[name])) for name in GROUPS]
-        writer.writerow([*named, *(row[name] for name in FIGURES)])
-    response = HttpResponse(file.getvalue(), content_type="text/csv; charset=utf-8")
+    cells = ([row[name] for name in (*GROUPS, *FIGURES)] for row in found)
     name = f"usage-{asked.wanted.first}-{asked.wanted.last}.csv"
-    response["Content-Disposition"] = f'attachment; filename="{name}"'
-    return response
-
-
-def _cell(text: str) -> str:
-    """A name that a spreadsheet would take for a formula is marked as text."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+    return csv_response(name, (*GROUPS, *FIGURES), cells)

@@ -54,14 +54,19 @@ def actor_name(text: str) -> str:
     """An actor on record, ``user:ada``, as a person reads it: people by their name
     alone, everything else with its kind."""
     kind, separator, name = text.partition(":")
+    if not separator or kind == "user":
+        return name or text
+    return f"{name} ({actor_kind(kind)})"
+
+
+@register.filter
+def actor_kind(kind: str) -> str:
     words = {
         "command": pgettext("actor", "command"),
         "task": pgettext("actor", "task"),
         "token": pgettext("actor", "token"),
     }
-    if not separator or kind == "user":
-        return name or text
-    return f"{name} ({words.get(kind, kind)})"
+    return words.get(kind, kind)
 
 
 @register.simple_tag
