@@ -99,6 +99,8 @@ def _url(record: AuditRecord) -> str:
         return reverse("model", args=[record.target.partition(" ")[0]])
     if kind == "replica":
         return reverse("replica", args=[record.target])
+    if kind == "node":
+        return reverse("node", args=[record.target])
     if kind == "team":
         return reverse("team", args=[record.target])
     if kind == "key" and (key_id := record.target.partition("/")[2]):

@@ -16,13 +16,15 @@ from django.views.decorators.http import require_safe
 from cluster.selectors.audit import audit_list
 from console import history
 from console.measured import check_mark, checks
+from console.needs import SHOWN_MOST, needs
 from console.pages import is_poll
 from console.shares import Slice, slices
 from console.status import Mark, model_mark, trouble_rank
-from routing.models import ApiKey
+from routing.models import ApiKey, TrafficMinute
 from routing.selectors import Applied, applied_state
 from routing.selectors.fleet import ModelView, fleet_list
 from routing.selectors.measured import RouteMeasured, measured_list, split_list
+from routing.selectors.pulse import Pulse, pulse_list
 
 _CHANGES = 10
 
@@ -36,6 +38,18 @@ class ModelRow:
     slices: list[Slice]
     measured: RouteMeasured | None
     check: Mark | None
+    pulse: Pulse | None = None
+
+    @property
+    def line(self) -> str:
+        """The last hour as the points of a line, 120 wide and 24 high."""
+        points = self.pulse.points if self.pulse else []
+        most = max(points, default=0) or 1
+        step = 120 / max(len(points) - 1, 1)
+        return " ".join(
+            f"{n * step:.1f},{23 - value / most * 22:.1f}"
+            for n, value in enumerate(points)
+        )
 
 
 @dataclass(frozen=True)
@@ -47,7 +61,10 @@ class Step:
     done: bool
 
 
-def model_rows(views: list[ModelView]) -> list[ModelRow]:
+def model_rows(
+    views: list[ModelView], pulses: dict[str, Pulse] | None = None
+) -> list[ModelRow]:
+    pulses = pulses or {}
     splits = split_list()
     measured = measured_list(splits)
     found = checks(splits) or {}
@@ -62,6 +79,7 @@ def model_rows(views: list[ModelView]) -> list[ModelRow]:
                 slices((part.version.name, part.weight_bp) for part in view.versions),
                 measured.get(name),
                 check_mark(check) if check and check.fails else None,
+                pulses.get(name),
             )
         )
     return rows
@@ -70,12 +88,17 @@ def model_rows(views: list[ModelView]) -> list[ModelRow]:
 @require_safe
 def overview(request: HttpRequest) -> HttpResponse:
     views = fleet_list()
-    rows = sorted(model_rows(views), key=lambda row: trouble_rank(row.mark))
+    rows = sorted(
+        model_rows(views, pulse_list()), key=lambda row: trouble_rank(row.mark)
+    )
     applied = _applied()
+    ill = needs(views)
     context: dict[str, Any] = {
         "rows": rows,
         "applied": applied,
         "verdict": verdict(rows, applied),
+        "needs": ill[:SHOWN_MOST],
+        "needs_more": max(0, len(ill) - SHOWN_MOST),
     }
     if is_poll(request):
         return render(request, "overview/live.html", context)
@@ -149,6 +172,10 @@ def _astray_verdict(row: ModelRow) -> Mark:
     )
 
 
+def _model_address(views: list[ModelView]) -> str:
+    return reverse("model", args=[views[0].model.name]) if views else reverse("models")
+
+
 def first_steps(views: list[ModelView]) -> list[Step]:
     """The way to a first answer; empty once everything on it was done."""
     versions = [version for view in views for version in view.versions]
@@ -175,6 +202,13 @@ def first_steps(views: list[ModelView]) -> list[Step]:
             _("Create a team and issue its first key."),
             reverse("teams"),
             ApiKey.objects.exists(),
+        ),
+        Step(
+            _("Send a first request: the model's page has the command."),
+            reverse("model", args=[views[0].model.name])
+            if views
+            else reverse("models"),
+            TrafficMinute.objects.exists(),
         ),
     ]
     return [] if all(step.done for step in steps) else steps

@@ -1,11 +1,19 @@
 from __future__ import annotations
 
-import pytest
-from django.test import Client
+from datetime import timedelta
 
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from cluster.health import Probe
 from cluster.models import Version
 from cluster.services import replica_create
-from routing.services import team_create
+from routing.models import TrafficMinute
+from routing.selectors.pulse import pulse_list
+from routing.services import key_issue, team_create
 from tests import fleet
 
 pytestmark = [
@@ -16,6 +24,72 @@ pytestmark = [
 
 def text_of(page: Client, address: str = "/") -> str:
     return page.get(address).content.decode()
+
+
+def minute_add(
+    ago_min: int, ending: str, requests: int, model: str = "qwen", **figures: int
+) -> None:
+    minute = timezone.now().replace(second=0, microsecond=0)
+    TrafficMinute.objects.create(
+        minute=minute - timedelta(minutes=ago_min),
+        gateway="g", model=model, generation=1, first_version="v1", share_bp=10_000,
+        chosen=False, version="v1", team="t", key="k", ending=ending,
+        requests=requests, **figures,
+    )  # fmt: skip
+
+
+def test_the_pulse_of_a_model_is_that_of_its_exact_counts(page: Client) -> None:
+    fleet.model_add("qwen", "v1")
+    minute_add(1, "completed", 30, completion_tokens=600, ttft_ms=900, ttft_count=30)
+    minute_add(2, "timed_out", 10)
+    minute_add(2, "client_left", 10)
+    # Neither the running minute nor one of more than an hour ago.
+    minute_add(0, "completed", 1000)
+    minute_add(61, "completed", 1000)
+    minute_add(1, "refused", 5, model="")
+    pulse = pulse_list()["qwen"]
+    assert (pulse.per_minute, pulse.requests) == (10.0, 50)
+    assert (pulse.error_share, pulse.ttft_ms) == (0.2, 30.0)
+    assert pulse.tokens_per_s == 2.0
+    assert pulse.points[-2:] == [20, 30] and sum(pulse.points) == 50
+    text = text_of(page)
+    assert "20.0\u00a0%" in text and "status=5xx" in text and "<polyline" in text
+
+
+def test_what_needs_a_person_is_listed_the_worst_first_with_where_to_look(
+    page: Client,
+) -> None:
+    model = fleet.model_add("qwen", "v1", "v2")
+    good, ill = (fleet.replica_add(model, "v1", port) for port in (8001, 8002))
+    assert "Nothing: no replica" in text_of(page)
+    fleet.probe_write(ill, Probe.DOWN, "refused")
+    text = text_of(page).partition("What needs you")[2].partition("</section>")[0]
+    assert f'href="/replicas/{ill.id}"' in text and good.id not in text
+    fleet.probe_write(good, Probe.DOWN, "refused")
+    team = team_create(slug="t", name="", actor=fleet.ACTOR)
+    soon = timezone.now() + timedelta(days=2)
+    key_issue(team=team, name="k", expires_at=soon, actor=fleet.ACTOR)
+    text = text_of(page).partition("What needs you")[2].partition("</section>")[0]
+    assert "no replica that is ready" in text and "state=expiring" in text
+    assert text.index("mark-err") < text.index("mark-warn")
+
+
+def test_the_first_screen_costs_the_same_queries_for_one_model_and_for_many(
+    page: Client,
+) -> None:
+    def cost() -> int:
+        with CaptureQueriesContext(connection) as queries:
+            page.get("/")
+        return len(queries)
+
+    for n in range(12):
+        model = fleet.model_add(f"m{n}", "v1")
+        fleet.replica_add(model, "v1", 8000 + n)
+        minute_add(1, "completed", 3, model=f"m{n}")
+        if n == 0:
+            page.get("/")
+            one = cost()
+    assert cost() == one
 
 
 def test_an_empty_cluster_shows_the_first_steps(page: Client) -> None:
@@ -33,6 +107,8 @@ def test_steps_are_ticked_off_by_what_exists_and_leave_when_all_are_done(
     fleet.replica_add(fleet.model_add("m", "v1"), "v1", 8000)
     assert text_of(page).count('class="done"') == 3
     fleet.team_with_key()
+    assert "Send a first request" in text_of(page)
+    minute_add(1, "completed", 1)
     assert "First steps" not in text_of(page)
     assert model.name in text_of(page)
 
