@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.views.decorators.http import require_safe
 
 from console.guide import CHAPTERS, chapter_shown
 
 
+@require_safe
 def index(request: HttpRequest) -> HttpResponse:
     chapters = [chapter_shown(name) for name in CHAPTERS]
     return render(request, "guide/index.html", {"chapters": chapters})
 
 
+@require_safe
 def chapter(request: HttpRequest, name: str) -> HttpResponse:
     if name not in CHAPTERS:
         raise Http404
