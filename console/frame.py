@@ -34,6 +34,25 @@ _SECTIONS = {
     "usage": {"usage"},
     "gateways": {"gateways"},
     "audit": {"audit"},
+    "help": {"help", "help-chapter"},
+}
+
+# Which chapter of the guide explains the pages of an entry; a page may have its own.
+_CHAPTERS = {
+    "overview": "console",
+    "models": "concepts",
+    "traffic": "weights",
+    "replicas": "troubleshooting",
+    "nodes": "operations",
+    "teams": "accounts",
+    "keys": "keys",
+    "key": "keys",
+    "key-new": "keys",
+    "version-new": "engines",
+    "requests": "troubleshooting",
+    "usage": "concepts",
+    "gateways": "weights",
+    "audit": "accounts",
 }
 
 
@@ -43,11 +62,20 @@ def frame(request: HttpRequest) -> dict[str, Any]:
         "version": settings.VERSION,
         "theme": theme if theme in THEMES else "system",
         "nav": _nav(request),
+        "help_chapter": _help_chapter(request),
         # Called only by templates that show them.
         "notices": notices,
         "undo_offer": lambda: undo_shown(request),
         "script_words": _script_words,
     }
+
+
+def _help_chapter(request: HttpRequest) -> str:
+    """The chapter that explains the page of this request; empty in the guide itself."""
+    match = request.resolver_match
+    here = match.url_name if match else ""
+    section = next((name for name, pages in _SECTIONS.items() if here in pages), "")
+    return _CHAPTERS.get(here or "") or _CHAPTERS.get(section, "")
 
 
 def _nav(request: HttpRequest) -> list[NavItem]:
@@ -66,6 +94,7 @@ def _nav(request: HttpRequest) -> list[NavItem]:
             ("usage", _("Usage"), Scope.READ),
             ("gateways", _("Gateways"), Scope.READ),
             ("audit", _("Audit log"), Scope.AUDIT),
+            ("help", _("Help"), Scope.READ),
         )
         if grant.allows(scope)
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -35,6 +36,7 @@ class ManagementApi(NinjaAPI):
     def get_openapi_schema(self, **arguments: Any) -> Any:
         schema = super().get_openapi_schema(**arguments)
         _problems_mark(schema)
+        _scopes_mark(schema, self)
         _route_settings_add(schema["components"]["schemas"])
         return schema
 
@@ -49,6 +51,26 @@ def _problems_mark(schema: dict[str, Any]) -> None:
                     content["application/problem+json"] = content.pop(
                         "application/json"
                     )
+
+
+def _scopes_mark(schema: dict[str, Any], api: NinjaAPI) -> None:
+    """Each operation says the scope that its caller needs, as ``x-scope``."""
+    scopes = {
+        api.get_openapi_operation_id(operation): _scope(operation)
+        for _prefix, router in api._routers
+        for view in router.path_operations.values()
+        for operation in view.operations
+    }
+    for path in schema["paths"].values():
+        for operation in path.values():
+            operation["x-scope"] = scopes[operation["operationId"]]
+
+
+def _scope(operation: Operation) -> str:
+    """The one scope that all ways in ask for."""
+    ways: Iterable[Any] = operation.auth_callbacks or AUTH
+    (scope,) = {way.scope.value for way in ways}
+    return str(scope)
 
 
 def _route_settings_add(schemas: dict[str, Any]) -> None:

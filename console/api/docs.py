@@ -66,6 +66,7 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> dict[str, A
         "id": operation["operationId"],
         "method": method.upper(),
         "path": path,
+        "scope": operation["x-scope"],
         "description": _paragraphs(operation["description"]),
         "parameters": operation["parameters"],
         "body": shape and _fields(shape),

@@ -11,6 +11,7 @@ from console.accounts.grants import Scope
 from console.pages import (
     audit,
     gateways,
+    guide,
     keys,
     models,
     nodes,
@@ -99,4 +100,6 @@ urlpatterns: list[URLPattern] = [
         for ending in ("csv", "jsonl")
     ),
     path("gateways", page(gateways.gateways), name="gateways"),
+    path("help", page(guide.index), name="help"),
+    path("help/<str:name>", page(guide.chapter), name="help-chapter"),
 ]

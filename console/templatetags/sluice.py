@@ -9,6 +9,7 @@ from typing import Any
 from django import template
 from django.template.context import Context
 from django.templatetags.static import static
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -16,6 +17,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
 from console.accounts.grants import Scope, grant_of
+from console.guide import chapter_shown
 from console.history import percent as percent_text
 from console.measured import Whisker, interval_text
 from console.outcome_words import duration_text
@@ -88,6 +90,19 @@ def mark(value: Mark) -> SafeString:
         value.token,
         icon(f"state-{value.token}"),
         value.word,
+    )
+
+
+@register.simple_tag
+def help_link(chapter: str, section: str = "") -> SafeString:
+    """A link to the chapter of the guide that explains a page, and to a section of it
+    by its anchor."""
+    return format_html(
+        '<a class="button small quiet" href="{}{}">{}{}</a>',
+        reverse("help-chapter", args=[chapter]),
+        f"#{section}" if section else "",
+        icon("help"),
+        _("Help: %(title)s") % {"title": chapter_shown(chapter).title},
     )
 
 
