@@ -21,6 +21,7 @@ from console.measured import Whisker, interval_text
 from console.outcome_words import duration_text
 from console.shares import Slice
 from console.status import Mark
+from console.time_range import moment_text, zone_of
 from routing.selectors.measured import VersionShare
 
 register = template.Library()
@@ -95,7 +96,8 @@ def blocked(context: Context, scope: str, team: str = "") -> str:
 
 @register.simple_tag(takes_context=True)
 def when(context: Context, value: datetime | float | None) -> SafeString | str:
-    """An instant in UTC with its age. Unix seconds or a datetime; 0 is unknown.
+    """An instant in the zone of who looks, which it names, with its age. Unix seconds
+    or a datetime; 0 is unknown.
 
     In an answer to a poll the age is left to the browser: so equal states give
     equal text, and nothing is swapped.
@@ -106,12 +108,13 @@ def when(context: Context, value: datetime | float | None) -> SafeString | str:
         value = datetime.fromtimestamp(value, UTC)
     value = value.astimezone(UTC)
     request = context.get("request")
+    zone = zone_of(getattr(request, "user", None))
     polled = bool(request is not None and getattr(request, "htmx", False))
     return format_html(
         '<time datetime="{}"><span class="at">{}</span>'
         '<span class="age" data-age>{}</span></time>',
         value.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        value.strftime("%Y-%m-%d %H:%M:%S UTC"),
+        moment_text(value, zone),
         "" if polled else age_text((timezone.now() - value).total_seconds()),
     )
 
