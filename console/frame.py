@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, NamedTuple
 
 from django.conf import settings
@@ -19,6 +20,23 @@ class NavItem(NamedTuple):
     icon: str
     text: str
     current: bool
+
+    @property
+    def letter(self) -> str:
+        """What leads there after a g."""
+        return _LETTERS.get(self.url_name, "")
+
+
+_LETTERS = {
+    "overview": "o",
+    "models": "m",
+    "replicas": "r",
+    "nodes": "n",
+    "teams": "t",
+    "requests": "q",
+    "usage": "u",
+    "gateways": "w",
+}
 
 
 # Which entry of the menu a page belongs to.
@@ -39,14 +57,15 @@ def frame(request: HttpRequest) -> dict[str, Any]:
     return {
         "version": settings.VERSION,
         "theme": theme if theme in THEMES else "system",
-        "nav": _nav(request),
+        "now_ms": time.time_ns() // 1_000_000,
+        "nav": nav_items(request),
         # Called only by templates that show them.
         "notices": notices,
         "script_words": _script_words,
     }
 
 
-def _nav(request: HttpRequest) -> list[NavItem]:
+def nav_items(request: HttpRequest) -> list[NavItem]:
     match = request.resolver_match
     here = match.url_name if match else ""
     return [
@@ -80,6 +99,21 @@ def _script_words() -> dict[str, str]:
         "reconnecting": _("Reconnecting: last heard {n} s ago"),
         "stale": _("Stale: last heard {n} s ago"),
         "offline": _("Offline: last heard {n} s ago"),
+        "not_refreshed": _("Not refreshed: {why} What is shown is older."),
+        "no_answer": _("the console did not answer in time."),
+        "no_connection": _("the console cannot be reached."),
+        "answered": _("the console answered {status}."),
+        "seek_failed": _("The search did not answer. Press Enter to ask again."),
+        "clock_fast": _(
+            "The clock of this browser is {n} s ahead of the server's: ages are shown "
+            "longer than they are."
+        ),
+        "clock_slow": _(
+            "The clock of this browser is {n} s behind the server's: ages are shown "
+            "shorter than they are."
+        ),
+        "title_err": _("Fault"),
+        "title_warn": _("Warning"),
         "not_collected": _("not collected"),
         "chart_text": _("now {now}, lowest {min}, highest {max}"),
         "chart_limit": _("limit {n}"),

@@ -14,7 +14,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from console.time_range import TimeRange, time_range_read
+from console.time_range import NAMES, TimeRange, time_range_read
 from routing.selectors.usage import UsageFilter
 
 SPANS: dict[str, tuple[timedelta, Promise]] = {
@@ -78,7 +78,9 @@ def usage_asked_read(
             )
             % {"zone": span.zone.key}
         )
-        span = _range(query.dict() | {"zone": "UTC"}, ZoneInfo("UTC"), now)
+        span = _range(
+            {n: query.get(n, "") for n in NAMES} | {"zone": "UTC"}, ZoneInfo("UTC"), now
+        )
     if span.days is None:
         raise AssertionError("a range of days has two ends")
     first, last = span.days
