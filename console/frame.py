@@ -10,6 +10,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
 from console.notices import notices
+from console.request_id import request_id
 
 THEMES = ("system", "light", "dark")
 THEME_COOKIE = "sluice_theme"
@@ -57,11 +58,13 @@ def frame(request: HttpRequest) -> dict[str, Any]:
     return {
         "version": settings.VERSION,
         "theme": theme if theme in THEMES else "system",
+        "request_id": request_id(),
         "now_ms": time.time_ns() // 1_000_000,
         "nav": nav_items(request),
         # Called only by templates that show them.
         "notices": notices,
         "script_words": _script_words,
+        "copy_words": copy_words,
     }
 
 
@@ -81,6 +84,14 @@ def nav_items(request: HttpRequest) -> list[NavItem]:
             ("gateways", _("Gateways")),
         )
     ]
+
+
+def copy_words() -> dict[str, str]:
+    """Those of a page without a frame."""
+    return {
+        "copied": _("Copied"),
+        "copy_failed": _("Not copied: press Ctrl+C, the text is selected"),
+    }
 
 
 def _script_words() -> dict[str, str]:
@@ -120,8 +131,7 @@ def _script_words() -> dict[str, str]:
         "chart_time": _("Time"),
         "log_newer_one": _("1 new line"),
         "log_newer": _("{n} new lines"),
-        "copied": _("Copied"),
-        "copy_failed": _("Not copied: press Ctrl+C, the text is selected"),
+        **copy_words(),
         "percent": "{share}\u00a0%",
         "slider": _("{version} {share} percent, was {was}"),
         "shares": _("Draft: {shares}"),

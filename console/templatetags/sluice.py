@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
 from console.accounts.grants import Scope, grant_of
+from console.help import TOPICS
 from console.history import percent as percent_text
 from console.measured import Whisker, interval_text
 from console.outcome_words import duration_text
@@ -178,6 +179,18 @@ def mini_bar(slices: list[Slice]) -> dict[str, Any]:
         "slices": slices,
         "label": ", ".join(f"{part.name} {part.percent}" for part in slices if part.bp),
     }
+
+
+@register.inclusion_tag("components/help.html")
+def help_on(name: str) -> dict[str, Any]:
+    """A button that explains a number; outside of what is swapped while one reads."""
+    return {"name": name, "topic": TOPICS[name]}
+
+
+@register.inclusion_tag("components/copyable.html")
+def copyable(text: str, name: str) -> dict[str, str]:
+    """A text to take along, with its button; ``name`` is its own on the page."""
+    return {"text": text, "name": name}
 
 
 @register.inclusion_tag("components/field.html")
