@@ -272,10 +272,14 @@ def time_control(
 
 
 def _field_text(chosen: TimeRange, name: str, by_day: bool) -> str:
-    """The bound as a browser's field holds it; what was not understood as it was
-    written."""
+    """The bound as a browser's field holds it. What the field cannot hold stands in
+    the sentence beside it."""
     if name in chosen.errors:
-        return chosen.written.get(name, "")
+        try:
+            wall = datetime.fromisoformat(chosen.written[name])
+        except ValueError:
+            return ""
+        return wall.isoformat(timespec="seconds")[: 10 if by_day else 19]
     if by_day and chosen.days:
         return chosen.days[name == "to"].isoformat()
     bound = chosen.since if name == "from" else chosen.until

@@ -72,11 +72,11 @@ class UsageFilter:
 
     first: date
     last: date
-    zone: tzinfo | None = None
     team: str = ""
     key: str = ""
     model: str = ""
     version: str = ""
+    zone: tzinfo | None = None
 
 
 def usage_rows(

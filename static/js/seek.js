@@ -92,7 +92,8 @@ function pressed(event) {
 
 if (form) {
   box.addEventListener("input", () => {
-    // What is on the list is not of what is written now.
+    // What is on the list, or on its way, is not of what is written now.
+    asking?.abort();
     choose(null);
     clearTimeout(timer);
     timer = setTimeout(ask, PAUSE_MS);

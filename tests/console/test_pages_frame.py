@@ -10,12 +10,15 @@ from datetime import UTC, datetime
 import pytest
 import redis
 from django.db import OperationalError
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.template import Context, Template
 from django.test import Client, RequestFactory
 
 from console.accounts.models import User
 from console.help import TOPICS
 from console.logs import JsonFormatter
+from console.request_id import RequestIdFilter, request_id_give
 from tests import outcomes
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("valkey")]
@@ -90,15 +93,13 @@ def test_a_failure_says_what_it_is_and_where_the_log_has_it(
 
 
 def test_a_log_line_carries_the_id_of_its_request(page: Client) -> None:
-    from console.request_id import RequestIdFilter, request_id_give
-
     lines = []
 
-    def answer(request: object) -> object:
+    def answer(_request: HttpRequest) -> HttpResponseBase:
         record = logging.LogRecord("x", logging.INFO, "", 0, "m", (), None)
         RequestIdFilter().filter(record)
         lines.append(json.loads(JsonFormatter().format(record)))
-        return {}
+        return HttpResponse()
 
     response = request_id_give(answer)(RequestFactory().get("/"))
     assert lines[0]["request_id"] == response["X-Request-Id"]

@@ -92,6 +92,7 @@ def test_hostile_words_find_nothing_and_are_escaped(page: Client, query: str) ->
     assert "models" not in found(page, query)
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_search_asks_a_bounded_number_of_questions(
     page: Client, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
