@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, NamedTuple
 
 from django.conf import settings
@@ -11,6 +12,7 @@ from django.utils.translation import gettext as _
 from console.accounts.grants import Scope, grant_of
 from console.notices import notices
 from console.pages.undo import undo_shown
+from console.request_id import request_id
 
 THEMES = ("system", "light", "dark")
 THEME_COOKIE = "sluice_theme"
@@ -21,6 +23,23 @@ class NavItem(NamedTuple):
     icon: str
     text: str
     current: bool
+
+    @property
+    def letter(self) -> str:
+        """What leads there after a g."""
+        return _LETTERS.get(self.url_name, "")
+
+
+_LETTERS = {
+    "overview": "o",
+    "models": "m",
+    "replicas": "r",
+    "nodes": "n",
+    "teams": "t",
+    "requests": "q",
+    "usage": "u",
+    "gateways": "w",
+}
 
 
 # Which entry of the menu a page belongs to.
@@ -61,12 +80,15 @@ def frame(request: HttpRequest) -> dict[str, Any]:
     return {
         "version": settings.VERSION,
         "theme": theme if theme in THEMES else "system",
-        "nav": _nav(request),
+        "request_id": request_id(),
+        "now_ms": time.time_ns() // 1_000_000,
+        "nav": nav_items(request),
         "help_chapter": _help_chapter(request),
         # Called only by templates that show them.
         "notices": notices,
         "undo_offer": lambda: undo_shown(request),
         "script_words": _script_words,
+        "copy_words": copy_words,
     }
 
 
@@ -78,7 +100,7 @@ def _help_chapter(request: HttpRequest) -> str:
     return _CHAPTERS.get(here or "") or _CHAPTERS.get(section, "")
 
 
-def _nav(request: HttpRequest) -> list[NavItem]:
+def nav_items(request: HttpRequest) -> list[NavItem]:
     match = request.resolver_match
     here = match.url_name if match else ""
     grant = grant_of(request)
@@ -100,6 +122,14 @@ def _nav(request: HttpRequest) -> list[NavItem]:
     ]
 
 
+def copy_words() -> dict[str, str]:
+    """Those of a page without a frame."""
+    return {
+        "copied": _("Copied"),
+        "copy_failed": _("Not copied: press Ctrl+C, the text is selected"),
+    }
+
+
 def _script_words() -> dict[str, str]:
     """The sentences that scripts show, with named places to fill."""
     return {
@@ -116,14 +146,28 @@ def _script_words() -> dict[str, str]:
         "reconnecting": _("Reconnecting: last heard {n} s ago"),
         "stale": _("Stale: last heard {n} s ago"),
         "offline": _("Offline: last heard {n} s ago"),
+        "not_refreshed": _("Not refreshed: {why} What is shown is older."),
+        "no_answer": _("the console did not answer in time."),
+        "no_connection": _("the console cannot be reached."),
+        "answered": _("the console answered {status}."),
+        "seek_failed": _("The search did not answer. Press Enter to ask again."),
+        "clock_fast": _(
+            "The clock of this browser is {n} s ahead of the server's: ages are shown "
+            "longer than they are."
+        ),
+        "clock_slow": _(
+            "The clock of this browser is {n} s behind the server's: ages are shown "
+            "shorter than they are."
+        ),
+        "title_err": _("Fault"),
+        "title_warn": _("Warning"),
         "not_collected": _("not collected"),
         "chart_text": _("now {now}, lowest {min}, highest {max}"),
         "chart_limit": _("limit {n}"),
         "chart_time": _("Time"),
         "log_newer_one": _("1 new line"),
         "log_newer": _("{n} new lines"),
-        "copied": _("Copied"),
-        "copy_failed": _("Not copied: press Ctrl+C, the text is selected"),
+        **copy_words(),
         "percent": "{share}\u00a0%",
         "slider": _("{version} {share} percent, was {was}"),
         "shares": _("Draft: {shares}"),

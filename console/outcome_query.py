@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from django.http import QueryDict
 from django.utils import timezone
@@ -19,13 +20,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from console.outcome_words import ENDINGS
+from console.time_range import SPANS, TimeRange, moment_text, time_range_read
 from routing.selectors.outcomes import OutcomeFilter
 
-SPANS: dict[str, tuple[timedelta, Promise]] = {
-    "1h": (timedelta(hours=1), gettext_lazy("the last hour")),
-    "24h": (timedelta(days=1), gettext_lazy("the last 24 hours")),
-    "7d": (timedelta(days=7), gettext_lazy("the last 7 days")),
-}
 NAMES: dict[str, Promise] = {
     "team": gettext_lazy("Team"),
     "key": gettext_lazy("Key"),
@@ -35,7 +32,7 @@ NAMES: dict[str, Promise] = {
 }
 _LABELS: dict[str, Promise] = {
     **NAMES,
-    "last": gettext_lazy("Time"),
+    "range": gettext_lazy("Time"),
     "from": gettext_lazy("From"),
     "to": gettext_lazy("To"),
     "status": gettext_lazy("Status"),
@@ -65,6 +62,7 @@ class Asked:
     links; ``problems`` name those that were not understood and are not among them."""
 
     wanted: OutcomeFilter
+    range: TimeRange
     given: dict[str, str]
     problems: list[str]
 
@@ -77,23 +75,36 @@ class Asked:
             Chip(
                 name,
                 str(_LABELS[name]),
-                _chip_value(name, value),
+                self._shown(name, value),
                 urlencode({n: v for n, v in self.given.items() if n != name}),
             )
             for name, value in self.given.items()
+            if name in _LABELS
         ]
 
+    def _shown(self, name: str, value: str) -> str:
+        """The value of a filter as a person reads it."""
+        if name == "range":
+            return str(SPANS[value][1])
+        if name in ("from", "to"):
+            bound = self.range.since if name == "from" else self.range.until
+            return moment_text(bound, self.range.zone) if bound else value
+        return _chip_value(name, value)
 
-def asked_read(query: QueryDict, *, now: datetime | None = None) -> Asked:
-    given: dict[str, str] = {}
-    fields: dict[str, Any] = {}
+
+def asked_read(
+    query: QueryDict, *, zone: ZoneInfo, now: datetime | None = None
+) -> Asked:
+    span = time_range_read(query, zone=zone, now=now or timezone.now())
+    given = dict(span.given)
+    fields: dict[str, Any] = {"since": span.since, "until": span.until}
     problems: list[str] = []
     for name in _LABELS:
         text = query.get(name, "").strip()
-        if not text:
+        if not text or name in ("range", "from", "to"):
             continue
         try:
-            fields |= _field(name, text, now or timezone.now())
+            fields |= _field(name, text)
         except ValueError:
             problems.append(
                 _("%(label)s: “%(value)s” was not understood and is left out.")
@@ -101,17 +112,11 @@ def asked_read(query: QueryDict, *, now: datetime | None = None) -> Asked:
             )
         else:
             given[name] = text
-    return Asked(OutcomeFilter(**fields), given, problems)
+    return Asked(OutcomeFilter(**fields), span, given, problems)
 
 
-def _field(name: str, text: str, now: datetime) -> dict[str, Any]:
+def _field(name: str, text: str) -> dict[str, Any]:
     """Raises ``ValueError`` for what is no value of this filter."""
-    if name == "last":
-        if text not in SPANS:
-            raise ValueError(text)
-        return {"since": now - SPANS[text][0]}
-    if name in ("from", "to"):
-        return {"since" if name == "from" else "until": moment_read(text)}
     if name == "status":
         return {"status": status_read(text)}
     if name == "ending" and text not in ENDINGS:
@@ -123,15 +128,6 @@ def _field(name: str, text: str, now: datetime) -> dict[str, Any]:
     if len(text) > _NAME_MOST or "\0" in text:
         raise ValueError(text)
     return {name: text}
-
-
-def moment_read(text: str) -> datetime:
-    """A time as a browser's field or a program writes it; without an offset in UTC."""
-    moment = datetime.fromisoformat(text)
-    try:
-        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
-    except OverflowError:
-        raise ValueError(text) from None
 
 
 def status_read(text: str) -> int:
@@ -156,12 +152,8 @@ def before_read(query: QueryDict, name: str) -> UUID | None:
 
 
 def _chip_value(name: str, value: str) -> str:
-    if name == "last":
-        return str(SPANS[value][1])
     if name == "ending":
         return str(ENDINGS[value][1])
-    if name in ("from", "to"):
-        return f"{moment_read(value):%Y-%m-%d %H:%M:%S} UTC"
     if name == "status":
         return value if len(value) == 3 and value.isdigit() else f"{value[0]}xx"
     return "" if name == "slow" else value

@@ -93,6 +93,7 @@ INSTALLED_APPS = [
     "console.apps.ConsoleConfig",
 ]
 MIDDLEWARE = [
+    "console.request_id.request_id_give",
     "console.client_address.forwarded_headers_guard",
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -268,6 +269,7 @@ PRODUCT_TAGLINE = _("Admin console and gateway for inference clusters")
 
 # Static files --------------------------------------------------------------
 
+CSRF_FAILURE_VIEW = "console.pages.failures.form_refused"
 STATIC_URL = "static/"
 STATIC_ROOT = DATA_DIR / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]
@@ -281,7 +283,14 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"json": {"()": "console.logs.JsonFormatter"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
+    "filters": {"request_id": {"()": "console.request_id.RequestIdFilter"}},
+    "handlers": {
+        "stderr": {
+            "class": "logging.StreamHandler",
+            "formatter": "json",
+            "filters": ["request_id"],
+        }
+    },
     "root": {"handlers": ["stderr"], "level": "INFO"},
     "loggers": {
         "httpx": {"level": "WARNING"},

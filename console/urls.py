@@ -11,3 +11,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/", include("console.api.urls")),
     path("", include("console.pages.urls")),
 ]
+
+handler500 = "console.pages.failures.server_failed"

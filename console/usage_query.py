@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode
+from zoneinfo import ZoneInfo
 
 from django.http import QueryDict
 from django.utils import timezone
@@ -12,14 +14,15 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from console.time_range import NAMES, TimeRange, time_range_read
 from routing.selectors.usage import UsageFilter
 
-SPANS: dict[str, tuple[int, Promise]] = {
-    "1d": (1, gettext_lazy("Today")),
-    "7d": (7, gettext_lazy("7 days")),
-    "30d": (30, gettext_lazy("30 days")),
-    "90d": (90, gettext_lazy("90 days")),
-    "365d": (365, gettext_lazy("A year")),
+SPANS: dict[str, tuple[timedelta, Promise]] = {
+    "1d": (timedelta(days=1), gettext_lazy("Today")),
+    "7d": (timedelta(days=7), gettext_lazy("7 days")),
+    "30d": (timedelta(days=30), gettext_lazy("30 days")),
+    "90d": (timedelta(days=90), gettext_lazy("90 days")),
+    "365d": (timedelta(days=365), gettext_lazy("A year")),
 }
 SPAN_USUAL = "30d"
 GROUPINGS: dict[str, Promise] = {
@@ -47,7 +50,7 @@ class UsageAsked:
 
     wanted: UsageFilter
     by: str
-    span: str
+    range: TimeRange
     given: dict[str, str]
     problems: list[str]
 
@@ -56,40 +59,46 @@ class UsageAsked:
         return urlencode({n: v for n, v in (self.given | changes).items() if v})
 
 
-def usage_asked_read(query: QueryDict, *, today: date | None = None) -> UsageAsked:
-    today = today or timezone.localdate(timezone=timezone.get_default_timezone())
+def usage_asked_read(
+    query: QueryDict, *, zone: ZoneInfo, now: datetime | None = None
+) -> UsageAsked:
     problems: list[str] = []
     given = {n: t for n in _NAMES if (t := _name(query.get(n, ""), problems))}
     by = query.get("by", "day")
     if by not in GROUPINGS:
         problems.append(_("There is no such grouping: “%(by)s”.") % {"by": by[:80]})
         by = "day"
-    first, last, span = _days(query, today, problems)
-    dates = (
-        {"from": f"{first}", "to": f"{last}"} if span == "custom" else {"last": span}
+    now = now or timezone.now()
+    span = _range(query, zone, now)
+    if not _has_whole_hours(span):
+        problems.append(
+            _(
+                "Usage is counted by hours of UTC: days of the zone %(zone)s cannot be "
+                "told apart. Days are those of UTC."
+            )
+            % {"zone": span.zone.key}
+        )
+        span = _range(
+            {n: query.get(n, "") for n in NAMES} | {"zone": "UTC"}, ZoneInfo("UTC"), now
+        )
+    if span.days is None:
+        raise AssertionError("a range of days has two ends")
+    first, last = span.days
+    wanted = UsageFilter(first=first, last=last, zone=span.zone, **given)
+    return UsageAsked(wanted, by, span, {"by": by} | span.given | given, problems)
+
+
+def _range(query: Mapping[str, str], zone: ZoneInfo, now: datetime) -> TimeRange:
+    return time_range_read(
+        query, zone=zone, now=now, usual=SPAN_USUAL, spans=SPANS, by_day=True
     )
-    wanted = UsageFilter(first=first, last=last, **given)
-    return UsageAsked(wanted, by, span, {"by": by} | dates | given, problems)
 
 
-def _days(query: QueryDict, today: date, problems: list[str]) -> tuple[date, date, str]:
-    """The first and the last day, and the name of the span or ``custom``."""
-    texts = query.get("from", "").strip(), query.get("to", "").strip()
-    if any(texts):
-        try:
-            last = date.fromisoformat(texts[1]) if texts[1] else today
-            first = date.fromisoformat(texts[0]) if texts[0] else last
-        except ValueError:
-            problems.append(_("Write days like 2026-11-30."))
-        else:
-            if first <= last:
-                return first, last, "custom"
-            problems.append(_("The first day lies behind the last one."))
-    span = query.get("last", SPAN_USUAL)
-    if span not in SPANS:
-        problems.append(_("There is no such span: “%(span)s”.") % {"span": span[:80]})
-        span = SPAN_USUAL
-    return today - timedelta(days=SPANS[span][0] - 1), today, span
+def _has_whole_hours(span: TimeRange) -> bool:
+    """Whether the days of the zone begin where an hour of UTC does."""
+    ends = (span.since or datetime.now(UTC), span.until or datetime.now(UTC))
+    offsets = (end.astimezone(span.zone).utcoffset() or timedelta() for end in ends)
+    return not any(offset % timedelta(hours=1) for offset in offsets)
 
 
 def _name(text: str, problems: list[str]) -> str:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
@@ -17,7 +18,7 @@ from cluster.selectors.audit import AuditFind, audit_find
 from console import history
 from console.audit_diff import Changed, changed
 from console.csv_file import csv_response
-from console.outcome_query import moment_read
+from console.time_range import TimeRange, time_control, time_range_read, zone_of
 
 _ROWS = 50
 _FILE_ROWS = 100_000
@@ -33,8 +34,8 @@ class Asked:
     """``given`` are the values of the address that were understood."""
 
     find: AuditFind
+    range: TimeRange
     given: dict[str, str]
-    problems: list[str]
 
     @property
     def query(self) -> str:
@@ -48,29 +49,22 @@ class Line:
     changes: list[Changed]
 
 
-def asked_read(query: QueryDict) -> Asked:
-    problems: list[str] = []
-    fields: dict[str, Any] = {}
-    given = {name: query.get(name, "").strip() for name in (*_TEXTS, "from", "to")}
-    for name in _TEXTS:
-        given[name] = given[name].replace("\0", "")[:_TEXT_MOST]
-        fields[name] = given[name]
-    for name, member in (("from", "since"), ("to", "until")):
-        try:
-            if given[name]:
-                fields[member] = moment_read(given[name])
-        except ValueError:
-            problems.append(
-                _("“%(value)s” is no time and was left out.")
-                % {"value": given[name][:80]}
-            )
-            given[name] = ""
-    return Asked(AuditFind(**fields), {n: v for n, v in given.items() if v}, problems)
+def asked_read(request: HttpRequest) -> Asked:
+    query = request.GET
+    zone = zone_of(request.user)
+    span = time_range_read(query, zone=zone, now=timezone.now())
+    texts = {
+        name: query.get(name, "").strip().replace("\0", "")[:_TEXT_MOST]
+        for name in _TEXTS
+    }
+    find = AuditFind(**texts, since=span.since, until=span.until)
+    given = {name: text for name, text in texts.items() if text} | span.given
+    return Asked(find, span, given)
 
 
 @require_safe
 def audit(request: HttpRequest) -> HttpResponse:
-    asked = asked_read(request.GET)
+    asked = asked_read(request)
     records = audit_find(asked.find)
     before = request.GET.get("before", "")
     if before.isascii() and before.isdigit() and len(before) < 19:
@@ -87,6 +81,12 @@ def audit(request: HttpRequest) -> HttpResponse:
         "lines": lines(shown),
         "older": older,
         "before": before,
+        "control": time_control(
+            asked.range,
+            {n: v for n, v in asked.given.items() if n not in asked.range.given},
+            own_zone=zone_of(request.user),
+            all_words=_("all time"),
+        ),
         "kinds": (*_KINDS, *_MORE_KINDS),
         "any": bool(shown) or AuditRecord.objects.exists(),
     }
@@ -103,12 +103,13 @@ def lines(records: list[AuditRecord]) -> list[Line]:
 @require_safe
 def audit_file(request: HttpRequest, ending: str) -> HttpResponse:
     """The records that fit, oldest last, as a spreadsheet or as lines of JSON."""
-    asked = asked_read(request.GET)
+    asked = asked_read(request)
     rows = audit_find(asked.find).values()[: _FILE_ROWS + 1]
     found: list[dict[str, Any]] = [dict(row) for row in rows]
-    if len(found) > _FILE_ROWS or asked.problems:
+    problems = list(asked.range.errors.values())
+    if len(found) > _FILE_ROWS or problems:
         refusal = _("These are too many records for one file: choose a shorter time.")
-        text = "\n".join(asked.problems) or refusal
+        text = "\n".join(problems) or refusal
         return HttpResponse(text, status=422, content_type="text/plain; charset=utf-8")
     for row in found:
         row["at"] = row["at"].isoformat()

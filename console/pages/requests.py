@@ -19,7 +19,6 @@ from cluster.models import Model, Replica
 from cluster.selectors.past import replicas_at
 from console.outcome_query import (
     NAMES,
-    SPANS,
     Asked,
     asked_read,
     before_read,
@@ -36,6 +35,7 @@ from console.outcome_words import (
 )
 from console.pages import is_poll
 from console.status import Mark, transition_mark
+from console.time_range import time_control, zone_of
 from console.waterfall import phases, ticks
 from routing.contracts.outcome import Outcome
 from routing.models import ApiKey, OutcomeRecord, Team
@@ -66,7 +66,7 @@ _STATUSES = (
     "504",
 )
 # Asked for more rarely: the form opens for them when one is in force.
-_FURTHER = ("key", "version", "replica", "from", "to")
+_FURTHER = ("key", "version", "replica")
 # A request that arrived so lately may still be open or on its way.
 _YOUNG = timedelta(minutes=15)
 _DECODE_LEAST_MS = 50.0
@@ -91,7 +91,7 @@ def request_rows(request: HttpRequest) -> HttpResponse:
         if request_id := request_id_read(text):
             return redirect("request", request_id=request_id.hex)
         problems.append(_("A request id has 32 hexadecimal digits: see x-request-id."))
-    asked = asked_read(request.GET)
+    asked = asked_read(request.GET, zone=zone_of(request.user))
     before, after = (before_read(request.GET, name) for name in ("before", "after"))
     found = outcome_list(wanted=asked.wanted, limit=_ROWS, before=before, after=after)
     if after is not None and not found.more:
@@ -104,6 +104,12 @@ def request_rows(request: HttpRequest) -> HttpResponse:
         "find": text,
         "problems": problems + asked.problems,
         "oldest": outcome_oldest(),
+        "control": time_control(
+            asked.range,
+            {n: v for n, v in asked.given.items() if n not in asked.range.given},
+            own_zone=zone_of(request.user),
+            all_words=_("all that is kept"),
+        ),
     }
     return render(request, "requests/list.html", context)
 
@@ -145,7 +151,6 @@ def _controls(asked: Asked) -> dict[str, Any]:
         "replica": replicas.values_list("pk", flat=True)[:_SUGGESTIONS],
     }
     return {
-        "spans": [(name, words) for name, (_span, words) in SPANS.items()],
         "endings": [(name, words) for name, (_token, words) in ENDINGS.items()],
         "statuses": _STATUSES,
         "fields": [

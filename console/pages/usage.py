@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from console.csv_file import csv_response
+from console.time_range import time_control, zone_of
 from console.usage_query import COLUMNS, GROUPINGS, SPANS, UsageAsked, usage_asked_read
 from routing.models import ApiKey, UsageHour
 from routing.selectors.usage import (
@@ -45,11 +46,11 @@ class Line:
 
 @require_safe
 def usage(request: HttpRequest) -> HttpResponse:
-    asked = usage_asked_read(request.GET)
+    asked = usage_asked_read(request.GET, zone=zone_of(request.user))
     columns = COLUMNS[asked.by]
     rows = usage_read(wanted=asked.wanted, group=columns)
     total = usage_sum(rows)
-    today = timezone.localdate(timezone=timezone.get_default_timezone())
+    today = timezone.localdate(timezone=asked.range.zone)
     # Days are read in their order; of everything else the most come first.
     rows.reverse()
     if asked.by != "day":
@@ -64,21 +65,21 @@ def usage(request: HttpRequest) -> HttpResponse:
         "others": total - usage_sum(shown),
         "others_count": len(rows) - len(shown),
         "total": total,
-        "spans": [
-            (n, words, asked.query(**_span(n))) for n, (_d, words) in SPANS.items()
-        ],
+        "control": time_control(
+            asked.range,
+            {n: v for n, v in asked.given.items() if n not in asked.range.given},
+            own_zone=zone_of(request.user),
+            spans=SPANS,
+            by_day=True,
+        ),
         "groups": [(n, words, asked.query(by=n)) for n, words in GROUPINGS.items()],
         "chips": _chips(asked),
         "today_included": asked.wanted.first <= today <= asked.wanted.last,
         "newest_hour": usage_newest_hour(),
-        "zone": timezone.get_default_timezone_name(),
+        "zone": asked.range.zone.key,
         "any": bool(rows) or UsageHour.objects.exists(),
     }
     return render(request, "usage/index.html", context)
-
-
-def _span(name: str) -> dict[str, str]:
-    return {"last": name, "from": "", "to": ""}
 
 
 def _key_names(rows: list[UsageRow]) -> dict[str, str]:
@@ -107,8 +108,10 @@ def _closer(asked: UsageAsked, row: UsageRow) -> str:
     if not all(row.of.values()):
         return ""
     if asked.by == "day":
-        day = row.of["day"].isoformat()
-        return asked.query(by="team", last="", **{"from": day, "to": day})
+        day, zone = row.of["day"].isoformat(), asked.range.zone.key
+        return asked.query(
+            by="team", range="", **{"from": day, "to": day, "zone": zone}
+        )
     by = {"team": "key", "model": "version"}.get(asked.by, "day")
     return asked.query(by=by, **row.of)
 
@@ -131,12 +134,13 @@ def _chips(asked: UsageAsked) -> list[tuple[str, str, str]]:
 @require_safe
 def usage_csv(request: HttpRequest) -> HttpResponse:
     """The same span and filters as a file, by day, team, key, model and version."""
-    asked = usage_asked_read(request.GET)
+    asked = usage_asked_read(request.GET, zone=zone_of(request.user))
     rows = usage_rows(wanted=asked.wanted, group=GROUPS)[: _CSV_ROWS + 1]
     found = list(rows)
-    if len(found) > _CSV_ROWS or asked.problems:
+    problems = [*asked.problems, *asked.range.errors.values()]
+    if len(found) > _CSV_ROWS or problems:
         refusal = _("These are too many rows for one file: choose fewer days.")
-        text = "\n".join(asked.problems) or refusal
+        text = "\n".join(problems) or refusal
         return HttpResponse(text, status=422, content_type="text/plain; charset=utf-8")
     cells = ([row[name] for name in (*GROUPS, *FIGURES)] for row in found)
     name = f"usage-{asked.wanted.first}-{asked.wanted.last}.csv"

@@ -18,11 +18,13 @@ from django.utils.translation import pgettext
 
 from console.accounts.grants import Scope, grant_of
 from console.guide import chapter_shown
+from console.help import TOPICS
 from console.history import percent as percent_text
 from console.measured import Whisker, interval_text
 from console.outcome_words import duration_text
 from console.shares import Slice
 from console.status import Mark
+from console.time_range import moment_text, zone_of
 from routing.selectors.measured import VersionShare
 
 register = template.Library()
@@ -115,7 +117,8 @@ def blocked(context: Context, scope: str, team: str = "") -> str:
 
 @register.simple_tag(takes_context=True)
 def when(context: Context, value: datetime | float | None) -> SafeString | str:
-    """An instant in UTC with its age. Unix seconds or a datetime; 0 is unknown.
+    """An instant in the zone of who looks, which it names, with its age. Unix seconds
+    or a datetime; 0 is unknown.
 
     In an answer to a poll the age is left to the browser: so equal states give
     equal text, and nothing is swapped.
@@ -126,12 +129,13 @@ def when(context: Context, value: datetime | float | None) -> SafeString | str:
         value = datetime.fromtimestamp(value, UTC)
     value = value.astimezone(UTC)
     request = context.get("request")
+    zone = zone_of(getattr(request, "user", None))
     polled = bool(request is not None and getattr(request, "htmx", False))
     return format_html(
         '<time datetime="{}"><span class="at">{}</span>'
         '<span class="age" data-age>{}</span></time>',
         value.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        value.strftime("%Y-%m-%d %H:%M:%S UTC"),
+        moment_text(value, zone),
         "" if polled else age_text((timezone.now() - value).total_seconds()),
     )
 
@@ -195,6 +199,18 @@ def mini_bar(slices: list[Slice]) -> dict[str, Any]:
         "slices": slices,
         "label": ", ".join(f"{part.name} {part.percent}" for part in slices if part.bp),
     }
+
+
+@register.inclusion_tag("components/help.html")
+def help_on(name: str) -> dict[str, Any]:
+    """A button that explains a number; outside of what is swapped while one reads."""
+    return {"name": name, "topic": TOPICS[name]}
+
+
+@register.inclusion_tag("components/copyable.html")
+def copyable(text: str, name: str) -> dict[str, str]:
+    """A text to take along, with its button; ``name`` is its own on the page."""
+    return {"text": text, "name": name}
 
 
 @register.inclusion_tag("components/field.html")

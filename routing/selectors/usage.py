@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta, tzinfo
 from typing import Any, cast
 
 from django.db.models import Q, QuerySet, Sum
@@ -67,7 +67,8 @@ class UsageRow:
 
 @dataclass(frozen=True, kw_only=True)
 class UsageFilter:
-    """Both days are included."""
+    """Both days are included. They are days of ``zone``, or of the console's own; one
+    whose midnights lie within an hour would split what was counted as one."""
 
     first: date
     last: date
@@ -75,6 +76,7 @@ class UsageFilter:
     key: str = ""
     model: str = ""
     version: str = ""
+    zone: tzinfo | None = None
 
 
 def usage_rows(
@@ -84,7 +86,7 @@ def usage_rows(
     beside them the names of ``FIGURES``. At least one column."""
     rows = _hours(wanted)
     if "day" in group:
-        zone = timezone.get_default_timezone()
+        zone = wanted.zone or timezone.get_default_timezone()
         rows = rows.annotate(day=TruncDate("hour", tzinfo=zone))
     grouped = rows.values(*group).annotate(**_sums()).order_by(*group)
     return cast("QuerySet[UsageHour, dict[str, Any]]", grouped)
@@ -129,7 +131,7 @@ def _sums() -> dict[str, Sum]:
 
 
 def _hours(wanted: UsageFilter) -> QuerySet[UsageHour]:
-    zone = timezone.get_default_timezone()
+    zone = wanted.zone or timezone.get_default_timezone()
     since = datetime.combine(wanted.first, time(), zone)
     names = ("team", "key", "model", "version")
     named = {name: value for name in names if (value := getattr(wanted, name))}

@@ -40,8 +40,22 @@ async function copy(source) {
       if (await confirmed(text)) return true;
     } catch { /* refused: the fallback below */ }
   }
+  return copyOld(source, text);
+}
+
+// The old command: what it put on the clipboard is what was handed to it here.
+function copyOld(source, text) {
+  let handed = false;
+  const hand = (event) => {
+    event.preventDefault();
+    event.clipboardData.setData("text/plain", text);
+    handed = event.clipboardData.getData("text/plain") === text;
+  };
   select(source);
-  return document.execCommand("copy");
+  document.addEventListener("copy", hand, { capture: true, once: true });
+  const done = document.execCommand("copy");
+  document.removeEventListener("copy", hand, { capture: true });
+  return done && handed;
 }
 
 document.addEventListener("click", async (event) => {
@@ -51,7 +65,8 @@ document.addEventListener("click", async (event) => {
   const word = button.querySelector("[data-copy-word]");
   const usual = (word.dataset.usual ??= word.textContent);
   const done = await copy(source);
-  if (!done) select(source);
+  if (done) button.focus();
+  else select(source);
   word.textContent = say(done ? "copied" : "copy_failed");
   word.setAttribute("role", "status");
   button.classList.toggle("is-done", done);
