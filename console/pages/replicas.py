@@ -137,7 +137,7 @@ def replica(request: HttpRequest, replica_id: str) -> HttpResponse:
         "rows": reading.rows,
         "confirm": request.GET.get("confirm", ""),
         "undo": undo_of(row, request.GET.get("undo", "")),
-        "changes": history.entries(audit_list(target=row.id)[:10]),
+        "changes": history.recent(row.id, "replica"),
         **actions_context(row, reading),
         **live_context(row),
     }

@@ -15,6 +15,7 @@ from django.views.decorators.http import (
 )
 
 from cluster.errors import Refused
+from console import history
 from console.pages import actor_of, refusal_add
 from console.pages.keys import key_rows
 from console.status import Mark
@@ -57,6 +58,7 @@ def team(request: HttpRequest, slug: str) -> HttpResponse:
         "live_keys": key_count_live(team=row),
         "confirm": request.GET.get("confirm", ""),
         "used": usage_lately(team=row.slug),
+        "changes": history.recent(row.slug, "team"),
     }
     return render(request, "teams/team.html", context)
 

@@ -19,6 +19,7 @@ from console.pages import (
     replica_live,
     replicas,
     requests,
+    route_history,
     session,
     teams,
     traffic,
@@ -42,6 +43,11 @@ urlpatterns: list[URLPattern] = [
         "models/<str:model>/traffic/undo",
         page(traffic.undo, Scope.TRAFFIC),
         name="traffic-undo",
+    ),
+    path(
+        "models/<str:model>/history",
+        page(route_history.route_history, Scope.TRAFFIC),
+        name="route-history",
     ),
     path(
         "models/<str:model>/new-version",
