@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 
 from console.accounts.grants import Scope, grant_of
 from console.notices import notices
+from console.pages.undo import undo_shown
 
 THEMES = ("system", "light", "dark")
 THEME_COOKIE = "sluice_theme"
@@ -51,6 +52,7 @@ def frame(request: HttpRequest) -> dict[str, Any]:
         "nav": _nav(request),
         # Called only by templates that show them.
         "notices": notices,
+        "undo_offer": lambda: undo_shown(request),
         "script_words": _script_words,
     }
 

@@ -27,6 +27,7 @@ from console.key_paging import cursor_read, cursor_write
 from console.pages import actor_of, refusal_add
 from console.pages.key_forms import STATES, KeyForm, key_initial
 from console.pages.once import once_token, once_use
+from console.pages.undo import key_state, undo_offer
 from console.status import Mark
 from routing.contracts.keys import key_public_id
 from routing.models import ApiKey, Team
@@ -148,14 +149,26 @@ def _change(request: HttpRequest, key_id: str) -> HttpResponse:
             return _key_page(request, row, form, status=422)
         if request.POST.get("seen") != key_etag(row):
             return _key_page(request, row, form, status=409)
+        before = key_state(row)
         try:
-            key_update(key=row, actor=actor_of(request), **form.service_values())
+            row = key_update(key=row, actor=actor_of(request), **form.service_values())
         except Refused as refusal:
             refusal_add(form, refusal)
             return _key_page(request, key_get(key_id=key_id), form, status=422)
-    messages.success(
-        request, _("Saved. Gateways go by it within 2 s; the key is the same.")
-    )
+    done = _("Saved. Gateways go by it within 2 s; the key is the same.")
+    if before == key_state(row):
+        messages.success(request, done)
+    else:
+        undo_offer(
+            request,
+            "key",
+            done,
+            back=reverse("key", args=[row.id]),
+            id=row.id,
+            team=row.team.slug,
+            etag=key_etag(row),
+            before=before,
+        )
     return redirect("key", key_id=row.id)
 
 

@@ -210,11 +210,3 @@ def cut_done(cut: int | None) -> str:
         return ""
     words = ngettext("%(n)d request was cut off.", "%(n)d requests were cut off.", cut)
     return words % {"n": cut}
-
-
-def undo_of(replica: Replica, verb: str) -> Action | None:
-    """The way back that was offered with the last action, if it still leads away."""
-    if verb not in ("enable", "drain", "disable") or _blocked(replica, verb):
-        return None
-    words = VERBS[verb]
-    return Action(verb, str(words.button), str(words.effect), False, "", [])

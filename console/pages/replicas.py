@@ -11,6 +11,7 @@ from django import forms
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import (
@@ -37,8 +38,9 @@ from cluster.services.running import DRAIN_DEADLINE_S
 from console import history
 from console.live.readings import Values, reading_read, readings_read
 from console.pages import actor_of, is_poll, refusal_add
-from console.pages.replica_actions import VERBS, cut_done, undo_of
+from console.pages.replica_actions import VERBS, cut_done
 from console.pages.replica_live import actions_context, live_context
+from console.pages.undo import undo_offer
 from console.status import LABELS, Mark, label_mark, removed_mark, state_mark
 from routing.selectors.fleet import fleet_list
 
@@ -136,7 +138,6 @@ def replica(request: HttpRequest, replica_id: str) -> HttpResponse:
         "requests": reading.requests,
         "rows": reading.rows,
         "confirm": request.GET.get("confirm", ""),
-        "undo": undo_of(row, request.GET.get("undo", "")),
         "changes": history.recent(row.id, "replica"),
         **actions_context(row, reading),
         **live_context(row),
@@ -203,14 +204,22 @@ def replica_act(request: HttpRequest, replica_id: str, verb: str) -> HttpRespons
         messages.error(request, str(refusal.message))
         return redirect("replica", replica_id=row.id)
     done = str(VERBS[verb].done) % {"id": row.id}
-    messages.success(request, f"{done} {cut_done(cut)}".strip())
+    text = f"{done} {cut_done(cut)}".strip()
+    if verb in ("enable", "disable", "drain") and before != row.admin_state:
+        undo_offer(
+            request,
+            "replica",
+            text,
+            back=reverse("replica", args=[row.id]),
+            id=row.id,
+            now=row.admin_state,
+            before=before,
+        )
+    else:
+        messages.success(request, text)
     if verb == "remove":
         return redirect("replicas")
-    response = redirect("replica", replica_id=row.id)
-    if verb in ("enable", "disable", "drain") and before != row.admin_state:
-        back = {"enabled": "enable", "draining": "drain", "disabled": "disable"}[before]
-        response["Location"] += "?" + urlencode({"undo": back})
-    return response
+    return redirect("replica", replica_id=row.id)
 
 
 class StaticReplicaForm(forms.Form):

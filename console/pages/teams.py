@@ -6,6 +6,7 @@ from django import forms
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import (
@@ -18,6 +19,7 @@ from cluster.errors import Refused
 from console import history
 from console.pages import actor_of, refusal_add
 from console.pages.keys import key_rows
+from console.pages.undo import undo_offer
 from console.status import Mark
 from routing.models import Team
 from routing.selectors import KeyFind, key_count_live, team_get, team_list_counted
@@ -83,11 +85,17 @@ def team_act(request: HttpRequest, slug: str, verb: str) -> HttpResponse:
     if verb not in ("enable", "disable"):
         raise Http404(_("A team cannot do that."))
     row = team_get(slug=slug)
-    team_enabled_set(team=row, enabled=verb == "enable", actor=actor_of(request))
+    enabled = verb == "enable"
+    changes = (row.disabled_at is None) is not enabled
+    row = team_enabled_set(team=row, enabled=enabled, actor=actor_of(request))
     done = (
         _("The team is enabled: its keys work again.")
-        if verb == "enable"
+        if enabled
         else _("The team is disabled: none of its keys works.")
     )
-    messages.success(request, done)
+    if changes:
+        back = reverse("team", args=[row.slug])
+        undo_offer(request, "team", done, back=back, slug=row.slug, enabled=enabled)
+    else:
+        messages.success(request, done)
     return redirect("team", slug=row.slug)

@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods
 
 from cluster.errors import Conflict, Refused
 from console.history import percent
 from console.measured import check_mark, checks, measured_bar
 from console.pages import actor_of, is_poll
+from console.pages.undo import undo_offer
 from console.shares import Slice, slices
 from console.status import Mark, version_mark
 from routing.models import Generation
@@ -32,9 +32,8 @@ from routing.selectors import route_get
 from routing.selectors.applied import RouteApplied, route_applied
 from routing.selectors.fleet import ModelView, VersionView, model_view
 from routing.selectors.measured import draws_per_minute, measured_list, split_list
-from routing.services import generation_restore, weights_set
+from routing.services import weights_set
 
-UNDO_FOR = timedelta(seconds=10)
 _HISTORY = 20
 
 
@@ -124,9 +123,15 @@ def _apply(request: HttpRequest, model: str) -> HttpResponse:
     except Refused as refusal:
         draft.problem = _sum_problem(weights) or str(refusal.message)
         return _page(request, model_view(model=model), draft, status=422)
-    response = redirect("traffic", model=model)
-    response["Location"] += f"?applied={generation.number}"
-    return response
+    undo_offer(
+        request,
+        "weights",
+        _("Saved as generation %(number)d.") % {"number": generation.number},
+        back=reverse("traffic", args=[model]),
+        model=model,
+        generation=generation.number,
+    )
+    return redirect("traffic", model=model)
 
 
 def _sum_problem(weights: dict[str, int]) -> str:
@@ -166,26 +171,6 @@ def _text(weight_bp: int) -> str:
     return f"{weight_bp / 100:g}"
 
 
-@require_POST
-def undo(request: HttpRequest, model: str) -> HttpResponse:
-    """Bring the previous generation back, if nothing else changed meanwhile."""
-    route = route_get(model=model)
-    seen = _generation_seen(request)
-    try:
-        generation = generation_restore(
-            route=route, number=seen - 1, generation=seen, actor=actor_of(request)
-        )
-    except Refused as refusal:
-        messages.error(request, str(refusal.message))
-        return redirect("traffic", model=model)
-    messages.success(
-        request,
-        _("Undone: generation %(number)d has the weights from before.")
-        % {"number": generation.number},
-    )
-    return redirect("traffic", model=model)
-
-
 def _page(
     request: HttpRequest, view: ModelView, draft: Draft, *, status: int = 200
 ) -> HttpResponse:
@@ -196,7 +181,6 @@ def _page(
         "draft": draft,
         "history": history,
         "theirs": history[0][0] if history else None,
-        "undo_s": _undo_seconds(request, view, history),
         "editor": _editor_data(view, rows, draft),
         "legend": _slices(view),
     }
@@ -289,15 +273,3 @@ def _history(view: ModelView) -> list[tuple[Generation, list[Slice], float]]:
         bar = slices((p.version.name, bp.get(p.version.pk, 0)) for p in view.versions)
         rows.append((generation, bar, (now - generation.created_at).total_seconds()))
     return rows
-
-
-def _undo_seconds(
-    request: HttpRequest,
-    view: ModelView,
-    history: list[tuple[Generation, list[Slice], float]],
-) -> int:
-    """For how long the change that was just made can be undone here; else 0."""
-    if len(history) < 2 or request.GET.get("applied", "") != str(view.generation):
-        return 0
-    left = UNDO_FOR.total_seconds() - history[0][2]
-    return max(0, round(left))

@@ -23,6 +23,7 @@ from console.pages import (
     session,
     teams,
     traffic,
+    undo,
     usage,
 )
 
@@ -31,6 +32,7 @@ urlpatterns: list[URLPattern] = [
     path("logout", LogoutView.as_view(), name="logout"),
     path("language", set_language, name="language"),
     path("theme", session.theme, name="theme"),
+    path("undo", page(undo.undo), name="undo"),
     path("", page(overview.overview), name="overview"),
     path("models", page(models.model_list), name="models"),
     path("models/<str:model>", page(models.model), name="model"),
@@ -38,11 +40,6 @@ urlpatterns: list[URLPattern] = [
         "models/<str:model>/traffic",
         page(traffic.traffic, Scope.TRAFFIC),
         name="traffic",
-    ),
-    path(
-        "models/<str:model>/traffic/undo",
-        page(traffic.undo, Scope.TRAFFIC),
-        name="traffic-undo",
     ),
     path(
         "models/<str:model>/history",

@@ -85,7 +85,16 @@ def test_a_token_never_does_more_than_its_scopes() -> None:
 
 def test_every_page_that_writes_names_its_scope() -> None:
     # Whose answer depends on the team of a key, and a person's own affairs.
-    own = {"login", "logout", "language", "theme", "key", "key-new", "key-revoke"}
+    own = {
+        "login",
+        "logout",
+        "language",
+        "theme",
+        "key",
+        "key-new",
+        "key-revoke",
+        "undo",
+    }
     user = User.objects.create_user("v", role="admin")
     writing = [p for p in urlpatterns if isinstance(p, URLPattern)]
     for pattern in writing:

@@ -86,23 +86,8 @@ def test_disable_acts_at_once_and_offers_the_way_back(
     page: Client, static: Replica
 ) -> None:
     done = page.post(f"/replicas/{static.id}/disable")
-    assert done["Location"] == f"/replicas/{static.id}?undo=enable"
     text = text_of(page, done["Location"])
     assert f"{static.id} is disabled." in text and "Undo" in text
-    page.post(f"/replicas/{static.id}/enable")
-    static.refresh_from_db()
-    assert static.admin_state == "enabled"
-
-
-def test_an_undo_that_leads_nowhere_is_not_offered(
-    page: Client, static: Replica
-) -> None:
-    assert 'class="banner banner-info undo"' not in text_of(
-        page, f"/replicas/{static.id}?undo=enable"
-    )
-    assert 'class="banner banner-info undo"' not in text_of(
-        page, f"/replicas/{static.id}?undo=remove"
-    )
 
 
 def test_disturbing_actions_ask_first_with_what_is_known(

@@ -102,10 +102,16 @@ def test_a_restore_is_shown_in_numbers_and_changes_nothing_yet(page: Client) -> 
 
 def test_one_post_restores_weights_and_settings_bit_by_bit(page: Client) -> None:
     done = page.post(ADDRESS, {"number": 1, "generation": 4})
-    assert done["Location"] == "/models/qwen/traffic?applied=5"
+    assert done["Location"] == "/models/qwen/traffic"
     assert state(5) == state(1) and route_view(model="qwen").route.generation == 5
     assert Generation.objects.get(number=5).restored_from == 1
     assert "data-undo-s=" in page.get(done["Location"]).content.decode()
+
+
+def test_what_is_in_force_is_not_restored_and_nothing_is_to_undo(page: Client) -> None:
+    done = page.post(ADDRESS, {"number": 4, "generation": 4})
+    text = page.get(done["Location"]).content.decode()
+    assert Generation.objects.count() == 4 and "data-undo-s=" not in text
 
 
 def test_twice_the_same_post_restores_once(page: Client) -> None:

@@ -106,8 +106,7 @@ def test_a_drain_is_shown_to_its_end(pages: Page, demo: Product) -> None:
     expect(state).to_have_text("Draining")
     region = pages.locator("#replica-state")
     expect(region).to_contain_text("Nothing runs on it any more.", timeout=30_000)
-    pages.goto(f"{demo.console}/replicas/{replica_id}?undo=enable")
-    pages.get_by_role("button", name="Undo").click()
+    pages.get_by_role("button", name="Enable", exact=True).click()
     expect(state).to_have_text("Healthy")
 
 

@@ -1,0 +1,176 @@
+"""Taking the last change back.
+
+A write that can be undone leaves an offer in the session of whoever made it; the next
+page shows it for ten seconds. It is good once, and only while what it would change is
+still as that write left it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.contrib import messages
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST
+
+from cluster.actor import Actor
+from cluster.errors import Refused
+from cluster.health import Admin
+from cluster.models import Replica
+from cluster.services import replica_admin_set
+from console.accounts.grants import Scope, grant_of
+from console.key_mark import key_etag
+from console.pages import actor_of
+from routing.models import ApiKey
+from routing.selectors import key_get, route_get, team_get
+from routing.services import generation_restore, key_update, team_enabled_set
+
+OFFERED_S = 10
+# For the way of a click to the console.
+GRACE_S = 5
+_SESSION_KEY = "undo"
+
+State = Mapping[str, Any]
+
+
+class Offer(NamedTuple):
+    """``left_s`` is for how long it is still shown."""
+
+    token: str
+    text: str
+    left_s: int
+
+
+class Kind(NamedTuple):
+    """``take_back`` brings what was before ``state`` back and says so, or refuses."""
+
+    scope: Scope
+    take_back: Callable[[State, Actor], str]
+
+
+def undo_offer(
+    request: HttpRequest, kind: str, text: str, *, back: str, **state: Any
+) -> None:
+    """Offer to take back what was just done; ``text`` says what that was, ``back`` is
+    the page to show afterwards, ``state`` what ``kind`` needs, as plain values."""
+    request.session[_SESSION_KEY] = {
+        "token": secrets.token_urlsafe(12),
+        "at": time.time(),
+        "kind": kind,
+        "text": text,
+        "back": back,
+        "state": state,
+    }
+
+
+def undo_shown(request: HttpRequest) -> Offer | None:
+    """The offer that is still open, for the frame of every page."""
+    offer = request.session.get(_SESSION_KEY)
+    if not offer:
+        return None
+    left_s = round(offer["at"] + OFFERED_S - time.time())
+    return Offer(offer["token"], offer["text"], left_s) if left_s > 0 else None
+
+
+@require_POST
+def undo(request: HttpRequest) -> HttpResponse:
+    offer = request.session.get(_SESSION_KEY)
+    if not offer or offer["token"] != request.POST.get("token"):
+        messages.error(request, _("There is nothing to undo any more."))
+        return redirect("overview")
+    del request.session[_SESSION_KEY]
+    if time.time() - offer["at"] > OFFERED_S + GRACE_S:
+        messages.error(request, _("Too late to undo; nothing was changed."))
+        return redirect(offer["back"])
+    kind = _KINDS[offer["kind"]]
+    grant_of(request).require(kind.scope, team=offer["state"].get("team", ""))
+    try:
+        messages.success(request, kind.take_back(offer["state"], actor_of(request)))
+    except Refused as refusal:
+        messages.error(
+            request, _("Not undone. %(why)s") % {"why": str(refusal.message)}
+        )
+    return redirect(offer["back"])
+
+
+def _changed_meanwhile() -> Refused:
+    return Refused(_("Someone changed it meanwhile."), code="conflict")
+
+
+def _weights(state: State, actor: Actor) -> str:
+    generation = generation_restore(
+        route=route_get(model=state["model"]),
+        number=state["generation"] - 1,
+        generation=state["generation"],
+        actor=actor,
+    )
+    return _("Undone: generation %(number)d has the weights from before.") % {
+        "number": generation.number
+    }
+
+
+@transaction.atomic
+def _replica(state: State, actor: Actor) -> str:
+    found = Replica.objects.select_for_update().filter(
+        pk=state["id"], admin_state=state["now"], removed_at=None
+    )
+    replica = found.first()
+    if replica is None:
+        raise _changed_meanwhile()
+    replica_admin_set(replica=replica, state=Admin(state["before"]), actor=actor)
+    return _("Undone: %(id)s is as it was.") % {"id": replica.id}
+
+
+def _team(state: State, actor: Actor) -> str:
+    team = team_get(slug=state["slug"])
+    if (team.disabled_at is None) is not state["enabled"]:
+        raise _changed_meanwhile()
+    team_enabled_set(team=team, enabled=not state["enabled"], actor=actor)
+    return _("Undone: the team %(name)s is as it was.") % {"name": team.name}
+
+
+@transaction.atomic
+def _key(state: State, actor: Actor) -> str:
+    key = key_get(key_id=state["id"], lock=True)
+    if key_etag(key) != state["etag"]:
+        raise _changed_meanwhile()
+    before = state["before"]
+    moment = before["expires_at"]
+    key_update(
+        key=key,
+        actor=actor,
+        name=before["name"],
+        owner=before["owner"],
+        tags=before["tags"],
+        models=before["models"],
+        scopes=before["scopes"],
+        expires_at=datetime.fromisoformat(moment) if moment else None,
+    )
+    return _("Undone: the key %(name)s is as it was.") % {"name": key.name}
+
+
+def key_state(key: ApiKey) -> dict[str, Any]:
+    """What an undo of a change to the key has to know, read before the change."""
+    return {
+        "name": key.name,
+        "owner": key.owner,
+        "tags": key.tags,
+        "models": key.model_names,
+        "scopes": key.scopes,
+        "expires_at": key.expires_at.isoformat() if key.expires_at else None,
+    }
+
+
+_KINDS = {
+    "weights": Kind(Scope.TRAFFIC, _weights),
+    "replica": Kind(Scope.FLEET, _replica),
+    "team": Kind(Scope.TEAMS, _team),
+    "key": Kind(Scope.KEYS, _key),
+}

@@ -1,0 +1,137 @@
+"""Taking the last change back: for ten seconds, once, and over nobody's head."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from django.test import Client
+
+from cluster.models import AuditRecord, Replica
+from cluster.selectors import replica_get
+from console.accounts.models import User
+from console.pages import undo
+from routing.models import ApiKey, Team
+from routing.selectors import key_get, team_get
+from routing.selectors.routes import route_view
+from routing.services import key_issue, team_create
+from tests import fleet
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("valkey"),
+]
+
+
+@pytest.fixture
+def replica() -> Replica:
+    return fleet.replica_add(fleet.model_add("qwen", "v1", "v2"), "v1", 8001)
+
+
+def offer(page: Client, address: str = "/") -> str:
+    """The token of the offer that the next page shows; empty where it shows none."""
+    text = page.get(address).content.decode()
+    found = re.search(r'action="/undo".*?name="token" value="([^"]+)"', text, re.S)
+    return found[1] if found else ""
+
+
+def take_back(page: Client, token: str) -> str:
+    """What the page after it says."""
+    done = page.post("/undo", {"token": token})
+    text = page.get(done["Location"]).content.decode()
+    return text.partition("data-results>")[2].partition("</div>")[0]
+
+
+def test_a_replica_gets_its_state_back_once(page: Client, replica: Replica) -> None:
+    page.post(f"/replicas/{replica.id}/disable")
+    assert replica_get(replica_id=replica.id).admin_state == "disabled"
+    token = offer(page)
+    assert "is as it was" in take_back(page, token)
+    assert replica_get(replica_id=replica.id).admin_state == "enabled"
+    assert AuditRecord.objects.filter(action="replica.enable").count() == 1
+    assert "nothing to undo" in take_back(page, token)
+    assert offer(page) == ""
+
+
+def test_what_somebody_changed_meanwhile_stays(page: Client, replica: Replica) -> None:
+    page.post(f"/replicas/{replica.id}/disable")
+    token = offer(page)
+    other = Client()
+    other.force_login(User.objects.create_user("bob", role="admin"))
+    other.post(f"/replicas/{replica.id}/drain")
+    assert "Someone changed it meanwhile" in take_back(page, token)
+    assert replica_get(replica_id=replica.id).admin_state == "draining"
+
+
+def test_an_offer_is_shown_for_ten_seconds_and_good_a_little_longer(
+    page: Client, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page.post(f"/replicas/{replica.id}/disable")
+    token, now = offer(page), time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 11)
+    assert offer(page) == ""
+    monkeypatch.setattr(time, "time", lambda: now + 16)
+    assert "Too late to undo" in take_back(page, token)
+    assert replica_get(replica_id=replica.id).admin_state == "disabled"
+
+
+def shares() -> dict[str, int]:
+    return {version.name: bp for version, bp in route_view(model="qwen").weights}
+
+
+def test_weights_go_back_to_the_generation_before(
+    page: Client, replica: Replica
+) -> None:
+    sent = {"weight.v1": "60", "weight.v2": "40", "generation": 1}
+    page.post("/models/qwen/traffic", sent | {"override": ""})
+    assert shares() == {"v1": 6000, "v2": 4000}
+    assert "has the weights from before" in take_back(page, offer(page))
+    assert shares() == {"v1": 10_000, "v2": 0}
+
+
+def test_a_disabled_team_works_again(page: Client) -> None:
+    team_create(slug="search", name="Search", actor=fleet.ACTOR)
+    page.post("/teams/search/disable")
+    assert "is as it was" in take_back(page, offer(page))
+    assert team_get(slug="search").disabled_at is None
+    # What changed nothing cannot be undone.
+    page.post("/teams/search/enable")
+    assert offer(page) == ""
+
+
+@pytest.fixture
+def key() -> ApiKey:
+    team: Team = team_create(slug="search", name="Search", actor=fleet.ACTOR)
+    found, _text = key_issue(
+        team=team, name="old", tags=["a"], models=None, actor=fleet.ACTOR
+    )
+    return found
+
+
+def change(page: Client, key: ApiKey, name: str) -> None:
+    text = page.get(f"/keys/{key.id}").content.decode()
+    seen = re.search(r'name="seen" value="([^"]+)"', text)
+    assert seen
+    sent = {"seen": seen[1], "name": name, "tags": "b", "expiry": "30"}
+    assert page.post(f"/keys/{key.id}", sent).status_code == 302
+
+
+def test_an_edited_key_is_as_before_to_the_last_value(
+    page: Client, key: ApiKey
+) -> None:
+    before = undo.key_state(key_get(key_id=key.id))
+    change(page, key, "new")
+    assert key_get(key_id=key.id).tags == ["b"]
+    assert "is as it was" in take_back(page, offer(page))
+    assert undo.key_state(key_get(key_id=key.id)) == before
+
+
+def test_only_whoever_may_make_a_change_may_take_it_back(
+    page: Client, replica: Replica, user: User
+) -> None:
+    page.post(f"/replicas/{replica.id}/disable")
+    token = offer(page)
+    User.objects.filter(pk=user.pk).update(role="viewer")
+    assert page.post("/undo", {"token": token}).status_code == 403
+    assert replica_get(replica_id=replica.id).admin_state == "disabled"
