@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 
 class Changed(NamedTuple):
-    """``name`` is written with dots where it is nested; None is what was not there."""
+    """``name`` is written with dots where it is nested; None is what was not there,
+    or was empty."""
 
     name: str
     before: str | None
@@ -30,6 +31,6 @@ def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(value, Mapping) and value:
         for name, inner in value.items():
             yield from _flat(inner, f"{path}.{name}" if path else str(name))
-    elif value is not None and value != {}:
+    elif value not in (None, "", {}):
         text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
         yield path, text

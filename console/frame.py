@@ -45,7 +45,14 @@ _LETTERS = {
 # Which entry of the menu a page belongs to.
 _SECTIONS = {
     "overview": {"overview"},
-    "models": {"models", "model", "traffic", "model-new", "version-new"},
+    "models": {
+        "route-history",
+        "models",
+        "model",
+        "traffic",
+        "model-new",
+        "version-new",
+    },
     "replicas": {"replicas", "replica", "replica-new"},
     "nodes": {"nodes", "node"},
     "teams": {"teams", "team", "team-new", "keys", "key", "key-new"},

@@ -6,10 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.db.models import Q
 from django.urls import reverse
 from django.utils.translation import gettext_lazy, ngettext
 
 from cluster.models import AuditRecord
+from cluster.selectors.audit import audit_list
 
 _SENTENCES = {
     "model.create": gettext_lazy("created the model %(target)s"),
@@ -51,6 +53,21 @@ class Entry:
     sentence: str
     change: str
     url: str
+    record: int
+
+    @property
+    def audit_query(self) -> str:
+        """The page of the audit log that begins with this record."""
+        return f"before={self.record + 1}"
+
+
+def recent(target: str, *kinds: str, limit: int = 5) -> list[Entry]:
+    """The newest changes of one object; ``kinds`` are those of its actions, for a team
+    and a model may have the same name."""
+    wanted = Q()
+    for kind in kinds:
+        wanted |= Q(action__startswith=f"{kind}.")
+    return entries(audit_list(target=target).filter(wanted)[:limit])
 
 
 def entries(records: Iterable[AuditRecord]) -> list[Entry]:
@@ -61,6 +78,7 @@ def entries(records: Iterable[AuditRecord]) -> list[Entry]:
             sentence=_sentence(record),
             change=_change(record),
             url=_url(record),
+            record=record.pk,
         )
         for record in records
     ]

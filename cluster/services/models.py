@@ -55,7 +55,12 @@ def model_create(
             model = Model.objects.create(name=name, kind=kind, description=description)
     except IntegrityError as error:
         raise duplicate from error
-    audit_write(actor=actor, action="model.create", target=name, after={"kind": kind})
+    audit_write(
+        actor=actor,
+        action="model.create",
+        target=name,
+        after={"kind": kind, "description": description},
+    )
     announce_inventory(reason=f"model {name} created", actor=actor)
     return model
 
@@ -91,8 +96,13 @@ def model_delete(*, model: Model, actor: Actor) -> None:
             code="in_use",
         )
     name = model.name
+    before = {
+        "kind": model.kind,
+        "description": model.description,
+        "versions": list(model.versions.values_list("name", flat=True)),
+    }
     model.delete()
-    audit_write(actor=actor, action="model.delete", target=name)
+    audit_write(actor=actor, action="model.delete", target=name, before=before)
     announce_inventory(reason=f"model {name} deleted", actor=actor)
 
 
@@ -142,7 +152,9 @@ def version_create(
             "engine": engine,
             "served_name": served_name,
             "artifact": artifact,
+            "artifact_sha256": artifact_sha256,
             "params": params,
+            "description": description,
         },
     )
     announce_inventory(reason=f"version {version} created", actor=actor)

@@ -143,7 +143,13 @@ def _readmit(replica: Replica, actor: Actor) -> None:
     """Without Redis there is no ejection that could be ended."""
     with suppress(redis.RedisError):
         if live.passive_change(replica.id, passive_readmitted):
-            audit_write(actor=actor, action="replica.readmit", target=replica.id)
+            audit_write(
+                actor=actor,
+                action="replica.readmit",
+                target=replica.id,
+                before={"ejected": True},
+                after={"ejected": False},
+            )
 
 
 _VERBS = {Admin.ENABLED: "enable", Admin.DRAINING: "drain", Admin.DISABLED: "disable"}
@@ -165,7 +171,16 @@ def replica_remove(*, replica: Replica, actor: Actor) -> int | None:
     if not changed:
         return 0
     audit_write(
-        actor=actor, action="replica.remove", target=replica.id, after={"cut": cut}
+        actor=actor,
+        action="replica.remove",
+        target=replica.id,
+        before={
+            "driver": replica.driver,
+            "address": replica.address,
+            "node": replica.node and replica.node.name,
+            "state": replica.admin_state,
+        },
+        after={"cut": cut},
     )
     replica_follow(replica, reason=f"replica {replica.id} removed", actor=actor)
     # Its live record may stay as it is for a while: only this tells the open pages.

@@ -64,7 +64,13 @@ def _start(replica: Replica, actor: Actor) -> Replica:
         pk=replica.pk, removed_at__isnull=True, wanted_running=False
     ).update(wanted_running=True)
     if changed:
-        audit_write(actor=actor, action="replica.start", target=replica.id)
+        audit_write(
+            actor=actor,
+            action="replica.start",
+            target=replica.id,
+            before={"running": False},
+            after={"running": True},
+        )
         replica.wanted_running = True
         _rotation_return(replica, actor)
         replica_follow(replica, reason="", actor=actor)
@@ -81,9 +87,14 @@ def replica_restart(*, replica: Replica, actor: Actor) -> RunningSet:
     )
     if not changed:
         return RunningSet(replica, 0)
+    running = replica.wanted_running
     replica.refresh_from_db()
     audit_write(
-        actor=actor, action="replica.restart", target=replica.id, after={"cut": cut}
+        actor=actor,
+        action="replica.restart",
+        target=replica.id,
+        before={"running": running, "start": replica.wanted_start - 1},
+        after={"running": True, "start": replica.wanted_start, "cut": cut},
     )
     _rotation_return(replica, actor)
     replica_follow(replica, reason="", actor=actor)
@@ -128,7 +139,8 @@ def replica_drain(
                 actor=actor,
                 action="replica.drain_then_stop",
                 target=replica.id,
-                after={"deadline_s": deadline_s},
+                before={"then_stop": False},
+                after={"then_stop": True, "deadline_s": deadline_s},
             )
         transaction.on_commit(_drains_nudge)
     return replica
@@ -180,7 +192,13 @@ def _stop(replica: Replica, *, actor: Actor, after: dict[str, Any], where: Q) ->
         where, pk=replica.pk, removed_at__isnull=True, wanted_running=True
     ).update(wanted_running=False)
     if changed:
-        audit_write(actor=actor, action="replica.stop", target=replica.id, after=after)
+        audit_write(
+            actor=actor,
+            action="replica.stop",
+            target=replica.id,
+            before={"running": True},
+            after={"running": False} | after,
+        )
         replica.wanted_running = False
         replica_follow(replica, reason="", actor=actor)
     return bool(changed)

@@ -20,7 +20,6 @@ from django.views.decorators.http import (
 )
 
 from cluster.errors import Missing, Refused
-from cluster.selectors.audit import audit_list
 from console import history
 from console.accounts.grants import Scope, grant_of
 from console.key_mark import key_etag, key_mark
@@ -176,14 +175,13 @@ def _change(request: HttpRequest, key_id: str) -> HttpResponse:
 def _key_page(
     request: HttpRequest, row: ApiKey, form: KeyForm, *, status: int = 200
 ) -> HttpResponse:
-    changes = audit_list(target=f"{row.team.slug}/{row.id}")[:5]
     context: dict[str, Any] = {
         "key": row,
         "mark": key_mark(row, timezone.now()),
         "form": form,
         "seen": key_etag(row),
         "confirm": request.GET.get("confirm", ""),
-        "changes": history.entries(changes),
+        "changes": history.recent(f"{row.team.slug}/{row.id}", "key"),
         "theirs": _theirs(form, row) if status == 409 else [],
         "conflict": status == 409,
     }

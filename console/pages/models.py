@@ -18,7 +18,6 @@ from cluster.errors import Refused
 from cluster.models import Engine, Kind
 from cluster.models import Model as ModelRow
 from cluster.selectors import engine_releases
-from cluster.selectors.audit import audit_list
 from cluster.services import model_create, version_create
 from console import history
 from console.measured import check_mark, checks
@@ -143,7 +142,7 @@ def model(request: HttpRequest, model: str) -> HttpResponse:
             for part in view.versions
         ],
         "call": call_example(request, view.model),
-        "changes": history.entries(audit_list(target=view.model.name)[:5]),
+        "changes": history.recent(view.model.name, "model", "weights", "route"),
     }
     return render(request, "models/model.html", context)
 

@@ -20,6 +20,7 @@ from cluster.selectors import (
     replica_list,
     replica_views,
 )
+from console import history
 from console.pages import is_poll
 from console.status import Mark, state_mark
 
@@ -147,5 +148,7 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
     }
     facts = context["row"].view.facts
     context["gpus_absent"] = gpus_text(facts) if facts and not facts.gpus else ""
-    template = "nodes/live.html" if is_poll(request) else "nodes/node.html"
-    return render(request, template, context)
+    if is_poll(request):
+        return render(request, "nodes/live.html", context)
+    context["changes"] = history.recent(row.name, "node")
+    return render(request, "nodes/node.html", context)

@@ -138,7 +138,7 @@ def replica(request: HttpRequest, replica_id: str) -> HttpResponse:
         "requests": reading.requests,
         "rows": reading.rows,
         "confirm": request.GET.get("confirm", ""),
-        "changes": history.entries(audit_list(target=row.id)[:10]),
+        "changes": history.recent(row.id, "replica"),
         **actions_context(row, reading),
         **live_context(row),
     }

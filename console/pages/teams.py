@@ -16,6 +16,7 @@ from django.views.decorators.http import (
 )
 
 from cluster.errors import Refused
+from console import history
 from console.pages import actor_of, refusal_add
 from console.pages.keys import key_rows
 from console.pages.undo import undo_offer
@@ -59,6 +60,7 @@ def team(request: HttpRequest, slug: str) -> HttpResponse:
         "live_keys": key_count_live(team=row),
         "confirm": request.GET.get("confirm", ""),
         "used": usage_lately(team=row.slug),
+        "changes": history.recent(row.slug, "team"),
     }
     return render(request, "teams/team.html", context)
 

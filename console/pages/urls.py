@@ -20,6 +20,7 @@ from console.pages import (
     replica_live,
     replicas,
     requests,
+    route_history,
     search,
     session,
     teams,
@@ -41,6 +42,11 @@ urlpatterns: list[URLPattern] = [
         "models/<str:model>/traffic",
         page(traffic.traffic, Scope.TRAFFIC),
         name="traffic",
+    ),
+    path(
+        "models/<str:model>/history",
+        page(route_history.route_history, Scope.TRAFFIC),
+        name="route-history",
     ),
     path(
         "models/<str:model>/new-version",

@@ -169,6 +169,15 @@ def draws_per_minute(*, model: str) -> float | None:
     return (n or 0) / _RATE_MINUTES
 
 
+def served_by_generation(*, model: str, numbers: Iterable[int]) -> dict[int, int]:
+    """The requests that reached a replica, by generation; what a client chose the
+    version of is not among them."""
+    rows = GenerationServed.objects.filter(model=model, generation__in=list(numbers))
+    rows = rows.exclude(version="").order_by()
+    sums = rows.values_list("generation").annotate(n=Sum("requests"))
+    return dict(sums)
+
+
 # Shares ---------------------------------------------------------------------------
 
 

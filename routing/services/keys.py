@@ -94,7 +94,13 @@ def key_revoke(*, key: ApiKey, actor: Actor) -> ApiKey:
     )
     if changed:
         key.refresh_from_db()
-        audit_write(actor=actor, action="key.revoke", target=_target(key))
+        audit_write(
+            actor=actor,
+            action="key.revoke",
+            target=_target(key),
+            before={"revoked": False},
+            after={"revoked": True},
+        )
         transaction.on_commit(partial(keys_push, [key.id]))
     return key
 

@@ -31,7 +31,9 @@ def team_create(*, slug: str, name: str = "", actor: Actor) -> Team:
         raise Refused(
             gettext_lazy("A team of this name exists."), code="duplicate", field="slug"
         ) from error
-    audit_write(actor=actor, action="team.create", target=slug, after={"name": name})
+    audit_write(
+        actor=actor, action="team.create", target=slug, after={"name": team.name}
+    )
     return team
 
 
@@ -44,7 +46,13 @@ def team_enabled_set(*, team: Team, enabled: bool, actor: Actor) -> Team:
     if changed:
         team.refresh_from_db()
         verb = "enable" if enabled else "disable"
-        audit_write(actor=actor, action=f"team.{verb}", target=team.slug)
+        audit_write(
+            actor=actor,
+            action=f"team.{verb}",
+            target=team.slug,
+            before={"enabled": not enabled},
+            after={"enabled": enabled},
+        )
         usable = key_list_usable(team=team)
         usable.update(change=F("change") + 1)
         ids = list(usable.order_by().values_list("pk", flat=True))

@@ -130,7 +130,7 @@ def test_a_drained_process_is_stopped_when_nothing_is_open(
     replica.refresh_from_db()
     assert not replica.wanted_running
     assert replica.drained_at == datetime.fromtimestamp(later, UTC)
-    assert audit("replica.stop") == {"drained": True, "cut": 0}
+    assert audit("replica.stop") == {"running": False, "drained": True, "cut": 0}
     fleet.until(lambda: process(replica).state is Process.STOPPED)
     assert drains_advance(now=later) == 0
 
@@ -147,7 +147,7 @@ def test_at_the_deadline_it_is_stopped_and_the_record_says_what_was_cut(
     replica_drain(replica=replica, then_stop=True, deadline_s=20, actor=actor)
     assert until_drained(replica, time.time() + 10).wanted_running
     assert not until_drained(replica, time.time() + 21).wanted_running
-    assert audit("replica.stop") == {"drained": False, "cut": 4}
+    assert audit("replica.stop") == {"running": False, "drained": False, "cut": 4}
 
 
 def test_whoever_enables_it_again_ends_the_drain(fleet: Fleet, actor: Actor) -> None:
@@ -173,7 +173,7 @@ def test_stopping_drains_first_and_stopping_now_says_how_many_it_cuts(
     assert replica.drain_deadline == deadline
     done = replica_running_set(replica=replica, running=False, force=True, actor=actor)
     assert (done.cut, done.replica.wanted_running) == (3, False)
-    assert audit("replica.stop") == {"cut": 3}
+    assert audit("replica.stop") == {"running": False, "cut": 3}
 
 
 def test_a_restart_and_a_removal_say_how_many_they_cut_and_only_once(
@@ -182,7 +182,7 @@ def test_a_restart_and_a_removal_say_how_many_they_cut_and_only_once(
     replica = fleet.replica()
     publish(replica, 2)
     assert replica_restart(replica=replica, actor=actor).cut == 2
-    assert audit("replica.restart") == {"cut": 2}
+    assert audit("replica.restart") == {"running": True, "start": 2, "cut": 2}
     publish(replica, 5)
     assert replica_remove(replica=replica, actor=actor) == 5
     assert audit("replica.remove") == {"cut": 5}

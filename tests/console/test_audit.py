@@ -13,6 +13,7 @@ from django.test import Client
 
 from cluster.actor import Actor
 from cluster.models import AuditRecord
+from cluster.selectors.audit import AuditFind, audit_find
 from cluster.services.audit import audit_write
 from console.accounts.models import User
 from console.audit_diff import Changed, changed
@@ -150,3 +151,23 @@ def test_no_secret_of_a_key_reaches_the_log(page: Client) -> None:
     _key, text = key_issue(team=team, name="k", actor=BOB)
     body = page.get("/audit.jsonl").content.decode()
     assert "key.issue" in body and text not in body and text[15:] not in body
+
+
+@pytest.mark.parametrize(
+    "find",
+    [
+        AuditFind(actor="bob"),
+        AuditFind(action="key.revoke"),
+        AuditFind(target="t/k"),
+        AuditFind(actor="bob", text="x"),
+    ],
+)
+def test_who_what_and_which_object_are_found_by_an_index(find: AuditFind) -> None:
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            # So small a table is read whole for good reason.
+            cursor.execute("SET LOCAL enable_seqscan = off")
+            cursor.execute("SET LOCAL enable_sort = off")
+    plan = audit_find(find)[:51].explain()
+    assert "INDEX" in plan.upper() and "TEMP B-TREE" not in plan
+    assert "Seq Scan" not in plan and "Sort" not in plan
