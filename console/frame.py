@@ -8,6 +8,7 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
+from console.accounts.grants import Scope, grant_of
 from console.notices import notices
 
 THEMES = ("system", "light", "dark")
@@ -31,6 +32,7 @@ _SECTIONS = {
     "requests": {"requests", "request"},
     "usage": {"usage"},
     "gateways": {"gateways"},
+    "users": {"users", "user", "user-new"},
 }
 
 
@@ -49,6 +51,7 @@ def frame(request: HttpRequest) -> dict[str, Any]:
 def _nav(request: HttpRequest) -> list[NavItem]:
     match = request.resolver_match
     here = match.url_name if match else ""
+    may_see_users = grant_of(request).allows(Scope.ACCOUNTS)
     return [
         NavItem(name, name, text, here in _SECTIONS[name])
         for name, text in (
@@ -60,7 +63,9 @@ def _nav(request: HttpRequest) -> list[NavItem]:
             ("requests", _("Requests")),
             ("usage", _("Usage")),
             ("gateways", _("Gateways")),
+            ("users", _("Users")),
         )
+        if name != "users" or may_see_users
     ]
 
 
@@ -102,6 +107,7 @@ def _script_words() -> dict[str, str]:
         "rate": _("That is about {moved} of {all} requests a minute."),
         "rate_none": _("There were no requests in the last minutes."),
         "rate_unknown": _("Requests per minute: unknown, not measured yet."),
+        "typed_kept": _("What you had typed was kept. Nothing is saved yet."),
         "draft_kept": _("Your draft from before was kept. Nothing was applied."),
         "others_locked": _("Every other version is locked or cannot take more."),
         "capped": _("At most {share} now: no replica of it is ready."),

@@ -138,7 +138,7 @@ def replica(request: HttpRequest, replica_id: str) -> HttpResponse:
         "confirm": request.GET.get("confirm", ""),
         "undo": undo_of(row, request.GET.get("undo", "")),
         "changes": history.entries(audit_list(target=row.id)[:10]),
-        **actions_context(row, reading),
+        **actions_context(request, row, reading),
         **live_context(row),
     }
     return render(request, "replicas/replica.html", context)

@@ -58,6 +58,7 @@ def actor_name(text: str) -> str:
         "command": pgettext("actor", "command"),
         "task": pgettext("actor", "task"),
         "token": pgettext("actor", "token"),
+        "visitor": pgettext("actor", "not logged in"),
     }
     if not separator or kind == "user":
         return name or text
