@@ -15,7 +15,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
 app = Celery("sluice")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.autodiscover_tasks(["cluster", "routing"])
+app.autodiscover_tasks(["cluster", "routing", "console.accounts"])
 
 
 class Schedule(NamedTuple):
@@ -42,4 +42,5 @@ SCHEDULES = (
     Schedule("Take in the counts", "routing.tasks.counts_ingest", 1),
     Schedule("Close books of gone gateways", "routing.tasks.sources_close", 5),
     Schedule("Prune outcomes and counts", "routing.tasks.telemetry_prune", 300),
+    Schedule("Prune the sessions", "console.accounts.tasks.sessions_prune", 600),
 )

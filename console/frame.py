@@ -60,6 +60,7 @@ _SECTIONS = {
     "usage": {"usage"},
     "gateways": {"gateways"},
     "audit": {"audit"},
+    "users": {"users", "user", "user-new"},
     "help": {"help", "help-chapter"},
 }
 
@@ -79,6 +80,8 @@ _CHAPTERS = {
     "usage": "concepts",
     "gateways": "weights",
     "audit": "accounts",
+    "users": "accounts",
+    "user": "accounts",
 }
 
 
@@ -123,6 +126,7 @@ def nav_items(request: HttpRequest) -> list[NavItem]:
             ("usage", _("Usage"), Scope.READ),
             ("gateways", _("Gateways"), Scope.READ),
             ("audit", _("Audit log"), Scope.AUDIT),
+            ("users", _("Users"), Scope.ACCOUNTS),
             ("help", _("Help"), Scope.READ),
         )
         if grant.allows(scope)
@@ -189,6 +193,7 @@ def _script_words() -> dict[str, str]:
         "rate": _("That is about {moved} of {all} requests a minute."),
         "rate_none": _("There were no requests in the last minutes."),
         "rate_unknown": _("Requests per minute: unknown, not measured yet."),
+        "typed_kept": _("What you had typed was kept. Nothing is saved yet."),
         "draft_kept": _("Your draft from before was kept. Nothing was applied."),
         "others_locked": _("Every other version is locked or cannot take more."),
         "capped": _("At most {share} now: no replica of it is ready."),

@@ -41,6 +41,18 @@ _SENTENCES = {
     "key.issue": gettext_lazy("issued the key %(target)s"),
     "key.update": gettext_lazy("changed the key %(target)s"),
     "key.revoke": gettext_lazy("revoked the key %(target)s"),
+    "user.create": gettext_lazy("added the user %(target)s"),
+    "user.role": gettext_lazy("changed what %(target)s may do"),
+    "user.activate": gettext_lazy("let %(target)s log in again"),
+    "user.deactivate": gettext_lazy("deactivated the user %(target)s"),
+    "user.password": gettext_lazy("changed the password of %(target)s"),
+    "user.unlock": gettext_lazy("unlocked the login of %(target)s"),
+    "token.issue": gettext_lazy("issued the access token %(target)s"),
+    "token.revoke": gettext_lazy("revoked the access token %(target)s"),
+    "session.login": gettext_lazy("logged in as %(target)s"),
+    "session.refused": gettext_lazy("failed to log in as %(target)s"),
+    "session.revoke": gettext_lazy("ended sessions of %(target)s"),
+    "access.refused": gettext_lazy("was refused at %(target)s"),
 }
 
 

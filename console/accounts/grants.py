@@ -56,8 +56,9 @@ ROLE_NAMES = {
 class Denied(Refused):
     """The caller may not do that; ``message`` says who may."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, scope: Scope) -> None:
         super().__init__(message, code="not_permitted")
+        self.scope = scope
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class Grant:
     def require(self, scope: Scope, *, team: str = "") -> None:
         """Raises ``Denied`` where it is not allowed."""
         if reason := self.refusal(scope, team=team):
-            raise Denied(reason)
+            raise Denied(reason, scope)
 
 
 NOBODY = Grant(Role.VIEWER, frozenset())

@@ -83,3 +83,20 @@ class SignIn(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user_id} {self.address}"
+
+
+class LoginAttempt(models.Model):
+    """A failed login, or one whose password is being looked at."""
+
+    name_sha256 = models.CharField(max_length=64)
+    address = models.CharField(max_length=64, blank=True)
+    at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["address", "name_sha256", "at"]),
+            models.Index(fields=["name_sha256", "at"]),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.address} {self.at}"

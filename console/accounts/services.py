@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from django.db import IntegrityError, transaction
@@ -16,7 +17,8 @@ from django.utils.translation import gettext as _
 from cluster.actor import Actor
 from cluster.errors import Missing, Refused
 from cluster.services.audit import audit_write
-from console.accounts.grants import Role
+from console.accounts.attempts import attempts_clear
+from console.accounts.grants import Role, Scope
 from console.accounts.models import AccessToken, User
 from console.accounts.secret_files import (
     SecretKind,
@@ -120,6 +122,7 @@ def admin_password_reset(
         user.set_password(password)
         user.is_active = True
         user.save(update_fields=["password", "is_active"])
+        attempts_clear(username=username)
         audit_write(actor=actor, action="user.password", target=username)
     return data_dir / PASSWORD_FILE.filename
 
@@ -157,22 +160,82 @@ def _user_locked(username: str) -> User:
 
 
 @transaction.atomic
-def token_issue(*, user: User, name: str, actor: Actor) -> tuple[AccessToken, str]:
-    """A new token that acts as its user, and its text, which nobody can see again."""
-    if not name or len(name) > 100:
+def token_issue(
+    *,
+    user: User,
+    name: str,
+    actor: Actor,
+    scopes: Collection[str] | None = None,
+    expires_at: datetime | None = None,
+) -> tuple[AccessToken, str]:
+    """A new token that acts as its user, and its text, which nobody can see again.
+
+    ``scopes`` of None is all that its user may, now and later.
+    """
+    name = name.strip()
+    if not name or len(name) > 100 or "\0" in name:
         raise Refused(
             _("Give a name of at most 100 characters."), code="required", field="name"
         )
+    _scopes_check(user, scopes)
+    if expires_at is not None and expires_at <= timezone.now():
+        raise Refused(_("The expiry lies in the past."), field="expires_at")
     secret = token_generate()
-    return _token_create(user=user, name=name, secret=secret, actor=actor), secret
-
-
-def _token_create(*, user: User, name: str, secret: str, actor: Actor) -> AccessToken:
-    token = AccessToken.objects.create(
-        user=user, name=name, secret_sha256=token_hash(secret)
+    token = _token_create(
+        user=user,
+        name=name,
+        secret=secret,
+        actor=actor,
+        scopes=None if scopes is None else sorted(set(scopes)),
+        expires_at=expires_at,
     )
-    audit_write(actor=actor, action="token.issue", target=f"{user.username}/{name}")
+    return token, secret
+
+
+def _scopes_check(user: User, scopes: Collection[str] | None) -> None:
+    if scopes is None:
+        return
+    own = {scope.value for scope in user.grant.scopes}
+    if user.grant.leads:
+        own.add(Scope.KEYS.value)
+    if not scopes:
+        raise Refused(_("Choose one scope at least."), field="scopes")
+    if foreign := sorted(set(scopes) - own):
+        raise Refused(
+            _("The role does not have these scopes: %(names)s.")
+            % {"names": ", ".join(foreign)},
+            field="scopes",
+        )
+
+
+def _token_create(
+    *,
+    user: User,
+    name: str,
+    secret: str,
+    actor: Actor,
+    scopes: list[str] | None = None,
+    expires_at: datetime | None = None,
+) -> AccessToken:
+    token = AccessToken.objects.create(
+        user=user,
+        name=name,
+        secret_sha256=token_hash(secret),
+        scopes=scopes,
+        expires_at=expires_at,
+    )
+    audit_write(
+        actor=actor,
+        action="token.issue",
+        target=_token_target(token),
+        after={"scopes": scopes},
+    )
     return token
+
+
+def _token_target(token: AccessToken) -> str:
+    """As much of it as the audit record's column holds."""
+    return f"{token.user.username}/{token.name}"[:200]
 
 
 @transaction.atomic
@@ -183,6 +246,5 @@ def token_revoke(*, token: AccessToken, actor: Actor) -> AccessToken:
     )
     if changed:
         token.refresh_from_db()
-        target = f"{token.user.username}/{token.name}"
-        audit_write(actor=actor, action="token.revoke", target=target)
+        audit_write(actor=actor, action="token.revoke", target=_token_target(token))
     return token

@@ -8,10 +8,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from datetime import timedelta
 
 from django.utils import timezone
 
 from console.accounts.models import AccessToken
+
+USED_EVERY = timedelta(minutes=1)
 
 
 def token_generate() -> str:
@@ -41,6 +44,16 @@ def token_find(text: str) -> AccessToken | None:
     ):
         return None
     return token
+
+
+def token_used(*, token: AccessToken, address: str) -> None:
+    """Note when and from where a token was used, at most once a minute."""
+    now = timezone.now()
+    last = token.last_used_at
+    if last is None or now - last > USED_EVERY or token.last_used_from != address:
+        AccessToken.objects.filter(pk=token.pk).update(
+            last_used_at=now, last_used_from=address
+        )
 
 
 def token_expired(token: AccessToken) -> bool:

@@ -24,6 +24,8 @@ from console.api.revisions import gateways_router
 from console.api.revisions import router as revisions_router
 from console.api.routes import router as routes_router
 from console.api.teams import router as teams_router
+from console.api.tokens import router as tokens_router
+from console.api.users import router as users_router
 from routing.contracts.route import RouteSettings
 
 _REF = "#/components/schemas/{name}"
@@ -111,5 +113,7 @@ api.add_router("/gateways", gateways_router)
 api.add_router("/teams", teams_router)
 api.add_router("/keys", keys_router)
 api.add_router("/requests", requests_router)
+api.add_router("/users", users_router)
+api.add_router("/tokens", tokens_router)
 api.add_router("/usage", usage_router)
 api.add_router("/audit", audit_router)

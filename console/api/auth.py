@@ -11,7 +11,8 @@ from ninja.security import APIKeyCookie, HttpBearer
 
 from cluster.actor import Actor
 from console.accounts.grants import Grant, Scope, grant_of
-from console.accounts.tokens import token_find
+from console.accounts.models import User
+from console.accounts.tokens import token_find, token_used
 from console.client_address import client_address
 
 
@@ -20,7 +21,7 @@ class ApiRequest(HttpRequest):
 
     auth: Actor
     grant: Grant
-    request_id: str
+    person: User
 
 
 class BearerToken(HttpBearer):
@@ -44,9 +45,11 @@ class BearerToken(HttpBearer):
         found = token_find(token)
         if found is None:
             return None
-        vars(request)["grant"] = found.grant
+        actor = Actor("token", found.name, client_address(request))
+        vars(request).update(grant=found.grant, caller=actor, person=found.user)
+        token_used(token=found, address=actor.address)
         scope_require(found.grant, self.scope)
-        return Actor("token", found.name, client_address(request))
+        return actor
 
 
 class Session(APIKeyCookie):
@@ -64,8 +67,11 @@ class Session(APIKeyCookie):
             return None
         if reason := _csrf_reason(request):
             raise HttpError(403, reason)
+        name = request.user.get_username()
+        actor = Actor("user", name, client_address(request))
+        vars(request).update(caller=actor, person=request.user)
         scope_require(grant_of(request), self.scope)
-        return Actor("user", request.user.get_username(), client_address(request))
+        return actor
 
 
 class _CsrfCheck(CsrfViewMiddleware):

@@ -33,6 +33,8 @@ from pydantic import BaseModel, Field
 
 from cluster.errors import Conflict, Missing, Refused
 from console.accounts.grants import Denied
+from console.accounts.refusals import refusal_record
+from console.request_id import request_id
 
 log = logging.getLogger(__name__)
 
@@ -131,11 +133,19 @@ def _refused(request: HttpRequest, error: Refused) -> HttpResponse:
     status = 422
     if isinstance(error, Denied):
         status = 403
+        _denied_record(request, error)
     elif isinstance(error, Missing):
         status = 404
     elif isinstance(error, PreconditionMissing):
         status = 428
     return problem(status, error.code, message, errors=errors)
+
+
+def _denied_record(request: HttpRequest, denied: Denied) -> None:
+    """A write that was not permitted leaves a trace, by whoever called."""
+    caller = vars(request).get("caller")
+    if caller is not None and request.method not in ("GET", "HEAD"):
+        refusal_record(actor=caller, path=request.path, scope=denied.scope.value)
 
 
 # Codes that the services use too; what pydantic calls them is its own affair.
@@ -210,9 +220,9 @@ def _redis_away(request: HttpRequest, error: Exception) -> HttpResponse:
 
 
 def unexpected(request: HttpRequest, error: Exception) -> HttpResponse:
-    request_id = str(getattr(request, "request_id", ""))
+    named = request_id()
     data = {
-        "request_id": request_id,
+        "request_id": named,
         "method": request.method,
         "path": request.path,
     }
@@ -221,5 +231,5 @@ def unexpected(request: HttpRequest, error: Exception) -> HttpResponse:
         500,
         "internal",
         _("Something went wrong here. The log has it under this request id."),
-        request_id=request_id,
+        request_id=named,
     )

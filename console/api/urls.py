@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import secrets
 from collections.abc import Callable
 from typing import Any
 
@@ -20,15 +19,13 @@ View = Callable[..., HttpResponse]
 
 
 def door(view: View) -> View:
-    """What holds for every answer: an id, no caching, and problems as problems.
+    """What holds for every answer: no caching, and problems as problems.
 
     Authentication and CSRF are the operations' own affair (``console.api.auth``).
     """
 
     @functools.wraps(view)
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        request_id = secrets.token_hex(16)
-        vars(request)["request_id"] = request_id
         try:
             response = _length_refused(request) or view(request, *args, **kwargs)
         except Exception as error:
@@ -39,7 +36,6 @@ def door(view: View) -> View:
             response = problems.problem(
                 405, "method_not_allowed", detail, headers=allowed
             )
-        response["X-Request-Id"] = request_id
         response["Cache-Control"] = "no-store"
         return response
 

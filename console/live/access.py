@@ -13,6 +13,9 @@ from django.contrib.sessions.backends.db import SessionStore
 from django.http import HttpRequest
 from django.http.request import split_domain_port, validate_host
 
+from console.accounts.grants import Scope
+from console.accounts.models import User
+
 
 def origin_allowed(scope: Mapping[str, Any]) -> bool:
     """Whether the page that asks came from this console.
@@ -31,7 +34,9 @@ def origin_allowed(scope: Mapping[str, Any]) -> bool:
 
 @database_sync_to_async  # type: ignore[untyped-decorator]
 def session_valid(cookies: Mapping[str, str]) -> bool:
-    """Whether the session in these cookies belongs to a person, read anew."""
+    """Whether the session in these cookies belongs to a person who may read, asked
+    anew: a session that was revoked ends its live pages with the next beat."""
     request = HttpRequest()
     request.session = SessionStore(cookies.get(settings.SESSION_COOKIE_NAME))
-    return bool(get_user(request).is_authenticated)
+    user = get_user(request)
+    return isinstance(user, User) and user.grant.allows(Scope.READ)

@@ -5,18 +5,21 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, cast
+from urllib.parse import urlsplit
 
 from django import forms
 from django.contrib.auth.views import redirect_to_login
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.utils.cache import add_never_cache_headers
+from django.utils.http import url_has_allowed_host_and_scheme
 from django_htmx.http import HttpResponseClientRedirect
 
 from cluster.actor import Actor
 from cluster.errors import Missing, Refused
 from console.accounts.grants import Denied, Scope, grant_of
 from console.accounts.models import User
+from console.accounts.refusals import refusal_record
 from console.client_address import client_address
 
 P = ParamSpec("P")
@@ -76,6 +79,7 @@ def page(
 
 
 def _denied(request: HttpRequest, denied: Denied) -> HttpResponse:
+    refusal_record(actor=actor_of(request), path=request.path, scope=denied.scope.value)
     context = {"reason": denied.message}
     return render(request, "denied.html", context, status=403)
 
@@ -84,7 +88,18 @@ def _to_login(request: HttpRequest) -> HttpResponse:
     if is_poll(request):
         shown = request.htmx.current_url_abs_path or "/"  # type: ignore[attr-defined]
         return HttpResponseClientRedirect(redirect_to_login(shown)["Location"])
-    return redirect_to_login(request.get_full_path())
+    return redirect_to_login(_page_of(request))
+
+
+def _page_of(request: HttpRequest) -> str:
+    """The page to return to: a form's own, not the address that takes what it sends."""
+    if request.method in _SAFE:
+        return request.get_full_path()
+    sender = request.headers.get("Referer", "")
+    if not url_has_allowed_host_and_scheme(sender, {request.get_host()}):
+        return "/"
+    parts = urlsplit(sender)
+    return f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
 
 
 def refusal_add(form: forms.Form, refusal: Refused) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import redis
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -13,6 +14,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_safe
 
+from cluster.models import AuditRecord
 from cluster.selectors.audit import audit_list
 from console import history
 from console.measured import check_mark, checks
@@ -102,9 +104,15 @@ def overview(request: HttpRequest) -> HttpResponse:
     }
     if is_poll(request):
         return render(request, "overview/live.html", context)
-    context["changes"] = history.entries(audit_list()[:_CHANGES])
+    context["changes"] = history.entries(_changes()[:_CHANGES])
     context["steps"] = first_steps(views)
     return render(request, "overview/index.html", context)
+
+
+def _changes() -> QuerySet[AuditRecord]:
+    """What was changed: who came in, or tried to, is for the audit log alone."""
+    noise = ["session.login", "session.refused", "access.refused"]
+    return audit_list().exclude(action__in=noise)
 
 
 def _applied() -> Applied | None:

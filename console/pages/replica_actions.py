@@ -93,8 +93,11 @@ class Action:
     facts: list[str]
 
 
-def action_list(replica: Replica, peers: VersionView, reading: Reading) -> list[Action]:
-    """Every verb, in a fixed order, the destructive one last."""
+def action_list(
+    replica: Replica, peers: VersionView, reading: Reading, denied: str = ""
+) -> list[Action]:
+    """Every verb, in a fixed order, the destructive one last; ``denied`` is why this
+    person may press none of them, or empty."""
     is_out = _is_put_out(replica, peers)
     facts = peer_facts(replica, peers)
     open_ = _open_facts(reading)
@@ -107,7 +110,8 @@ def action_list(replica: Replica, peers: VersionView, reading: Reading) -> list[
             button=str(verb.button),
             effect=_effect(verb, vouches=name == "enable" and is_out),
             asks=verb.asks,
-            blocked="" if name == "enable" and is_out else _blocked(replica, name),
+            blocked=denied
+            or ("" if name == "enable" and is_out else _blocked(replica, name)),
             facts=[*facts, *(_cut_facts(reading) if name in cuts else open_)],
         )
         for name, verb in VERBS.items()

@@ -18,6 +18,7 @@ from cluster.selectors import engine_views
 from cluster.selectors.replicas import replica_any, replica_timeline
 from cluster.services import replica_log
 from cluster.services.launch import launch_command
+from console.accounts.grants import Scope, grant_of
 from console.live.readings import Reading, reading_read
 from console.pages.replica_actions import action_list, peer_facts
 from console.status import Mark, transition_mark
@@ -152,11 +153,14 @@ def _peers(replica: Replica) -> VersionView:
     return next(one for one in versions if one.version.pk == replica.version_id)
 
 
-def actions_context(replica: Replica, reading: Reading) -> dict[str, Any]:
+def actions_context(
+    request: HttpRequest, replica: Replica, reading: Reading
+) -> dict[str, Any]:
     """What can be done to it, and what that would mean for the others."""
     peers = _peers(replica)
+    denied = grant_of(request).refusal(Scope.FLEET)
     return {
-        "actions": action_list(replica, peers, reading),
+        "actions": action_list(replica, peers, reading, denied),
         "peer_facts": peer_facts(replica, peers),
     }
 
@@ -168,7 +172,7 @@ def now(request: HttpRequest, replica_id: str) -> HttpResponse:
     a page that has no websocket."""
     row = replica_any(replica_id=replica_id)
     reading = reading_read(row.id)
-    actions = actions_context(row, reading)
+    actions = actions_context(request, row, reading)
     verbs = {
         action.verb: {
             "effect": action.effect,

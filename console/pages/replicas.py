@@ -139,7 +139,7 @@ def replica(request: HttpRequest, replica_id: str) -> HttpResponse:
         "rows": reading.rows,
         "confirm": request.GET.get("confirm", ""),
         "changes": history.recent(row.id, "replica"),
-        **actions_context(row, reading),
+        **actions_context(request, row, reading),
         **live_context(row),
     }
     return render(request, "replicas/replica.html", context)

@@ -3,7 +3,6 @@ word, so that a model may be called ``new``."""
 
 from __future__ import annotations
 
-from django.contrib.auth.views import LogoutView
 from django.urls import URLPattern, path
 from django.views.i18n import set_language
 
@@ -17,6 +16,7 @@ from console.pages import (
     nodes,
     overview,
     page,
+    profile,
     replica_live,
     replicas,
     requests,
@@ -27,11 +27,12 @@ from console.pages import (
     traffic,
     undo,
     usage,
+    users,
 )
 
 urlpatterns: list[URLPattern] = [
     path("login", session.Login.as_view(), name="login"),
-    path("logout", LogoutView.as_view(), name="logout"),
+    path("logout", session.Logout.as_view(), name="logout"),
     path("language", set_language, name="language"),
     path("theme", session.theme, name="theme"),
     path("undo", page(undo.undo), name="undo"),
@@ -110,4 +111,48 @@ urlpatterns: list[URLPattern] = [
     path("gateways", page(gateways.gateways), name="gateways"),
     path("help", page(guide.index), name="help"),
     path("help/<str:name>", page(guide.chapter), name="help-chapter"),
+    path("users", page(users.user_list, reads=Scope.ACCOUNTS), name="users"),
+    path(
+        "new/user",
+        page(users.user_new, Scope.ACCOUNTS, reads=Scope.ACCOUNTS),
+        name="user-new",
+    ),
+    path(
+        "users/<str:username>",
+        page(users.user, Scope.ACCOUNTS, reads=Scope.ACCOUNTS),
+        name="user",
+    ),
+    path(
+        "users/<str:username>/<str:verb>",
+        page(users.user_act, Scope.ACCOUNTS),
+        name="user-act",
+    ),
+    path(
+        "users/<str:username>/sessions/<str:row>/end",
+        page(users.user_session_end, Scope.ACCOUNTS),
+        name="user-session-end",
+    ),
+    path(
+        "users/<str:username>/tokens/<str:row>/revoke",
+        page(users.user_token_revoke, Scope.ACCOUNTS),
+        name="user-token-revoke",
+    ),
+    path("profile", page(profile.profile), name="profile"),
+    path("profile/password", page(profile.password), name="profile-password"),
+    path("profile/new-token", page(profile.token_new), name="profile-token-new"),
+    path(
+        "profile/tokens/<str:row>/revoke",
+        page(profile.token_end),
+        name="profile-token-revoke",
+    ),
+    path(
+        "profile/sessions/<str:row>/end",
+        page(profile.session_end),
+        name="profile-session-end",
+    ),
+    path(
+        "profile/end-other-sessions",
+        page(profile.sessions_end),
+        name="profile-sessions-end",
+    ),
 ]

@@ -69,6 +69,7 @@ def actor_kind(kind: str) -> str:
         "command": pgettext("actor", "command"),
         "task": pgettext("actor", "task"),
         "token": pgettext("actor", "token"),
+        "visitor": pgettext("actor", "not logged in"),
     }
     return words.get(kind, kind)
 

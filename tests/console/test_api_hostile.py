@@ -62,7 +62,8 @@ def paths() -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Every operation, its path filled with things that exist."""
     present = {"name": "qwen", "version": "v1", "slug": "search", "number": "1"}
     present |= {"replica_id": "qwen-v1-1", "action": "drain", "key_id": "none"}
-    present |= {"request_id": "0" * 32}
+    present |= {"request_id": "0" * 32, "username": "nobody", "token_id": "9"}
+    present |= {"record_id": "9"}
     for path, methods in schema_build()["paths"].items():
         for method, operation in methods.items():
             local = re.sub(r"{(\w+)}", lambda m: present[m[1]], path)

@@ -20,6 +20,8 @@ ARGUMENTS = {
     "key_id": "k",
     "name": "n",
     "request_id": "0" * 32,
+    "username": "u",
+    "row": "1",
 }
 
 

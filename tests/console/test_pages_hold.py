@@ -104,8 +104,8 @@ def more_keys(_model: Model) -> None:
 @pytest.mark.parametrize(
     ("address", "grow", "most"),
     [
-        ("/", more_models, 16),
-        ("/", more_replicas, 16),
+        ("/", more_models, 19),
+        ("/", more_replicas, 19),
         ("/models", more_models, 12),
         ("/models/qwen3-8b", more_versions, 13),
         ("/models/qwen3-8b/traffic", more_generations, 18),
@@ -114,7 +114,7 @@ def more_keys(_model: Model) -> None:
         ("/replicas/qwen3-8b-v1-1", more_replicas, 14),
         ("/new/replica", more_models, 10),
         ("/teams", more_keys, 6),
-        ("/teams/search", more_keys, 9),
+        ("/teams/search", more_keys, 10),
         ("/keys?q=k", more_keys, 8),
         ("/gateways", more_generations, 8),
     ],
