@@ -271,6 +271,11 @@ PRODUCT_TAGLINE = _("Admin console and gateway for inference clusters")
 STATIC_URL = "static/"
 STATIC_ROOT = DATA_DIR / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]
+STATICFILES_FINDERS = [
+    "django.contrib.staticfiles.finders.FileSystemFinder",
+    "django.contrib.staticfiles.finders.AppDirectoriesFinder",
+    "console.plotly_files.PlotlyFinder",
+]
 STORAGES = {
     "staticfiles": {"BACKEND": "console.storage.StaticFiles"},
 }
