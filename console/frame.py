@@ -24,7 +24,7 @@ class NavItem(NamedTuple):
 # Which entry of the menu a page belongs to.
 _SECTIONS = {
     "overview": {"overview"},
-    "models": {"models", "model", "traffic", "model-new", "version-new"},
+    "models": {"models", "model", "traffic", "analysis", "model-new", "version-new"},
     "replicas": {"replicas", "replica", "replica-new"},
     "nodes": {"nodes", "node"},
     "teams": {"teams", "team", "team-new", "keys", "key", "key-new"},

@@ -9,6 +9,7 @@ from django.views.i18n import set_language
 
 from console.accounts.grants import Scope
 from console.pages import (
+    analysis,
     gateways,
     keys,
     models,
@@ -32,6 +33,17 @@ urlpatterns: list[URLPattern] = [
     path("", page(overview.overview), name="overview"),
     path("models", page(models.model_list), name="models"),
     path("models/<str:model>", page(models.model), name="model"),
+    path("models/<str:model>/analysis", page(analysis.analysis), name="analysis"),
+    path(
+        "models/<str:model>/analysis.json",
+        page(analysis.analysis_data),
+        name="analysis-data",
+    ),
+    path(
+        "models/<str:model>/analysis.csv",
+        page(analysis.analysis_csv),
+        name="analysis-csv",
+    ),
     path(
         "models/<str:model>/traffic",
         page(traffic.traffic, Scope.TRAFFIC),
@@ -89,6 +101,8 @@ urlpatterns: list[URLPattern] = [
     path("requests", page(requests.request_rows), name="requests"),
     path("requests/<str:request_id>", page(requests.request_show), name="request"),
     path("usage", page(usage.usage), name="usage"),
+    path("usage.json", page(usage.usage_data), name="usage-data"),
+    path("usage-chart.csv", page(usage.usage_chart_csv), name="usage-chart-csv"),
     path("usage.csv", page(usage.usage_csv), name="usage-csv"),
     path("gateways", page(gateways.gateways), name="gateways"),
 ]

@@ -8,12 +8,15 @@ from datetime import date
 from io import StringIO
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
+from console import usage_charts
+from console.pages.analysis import cell, chart_csv, charts_response, places
 from console.usage_query import COLUMNS, GROUPINGS, SPANS, UsageAsked, usage_asked_read
 from routing.models import ApiKey, UsageHour
 from routing.selectors.usage import (
@@ -74,6 +77,13 @@ def usage(request: HttpRequest) -> HttpResponse:
         "newest_hour": usage_newest_hour(),
         "zone": timezone.get_default_timezone_name(),
         "any": bool(rows) or UsageHour.objects.exists(),
+        "places": places(
+            usage_charts.TITLES,
+            dict.fromkeys(usage_charts.TITLES, _("per day")),
+            reverse("usage-chart-csv"),
+            asked.given,
+        ),
+        "data_url": f"{reverse('usage-data')}?{asked.query()}",
     }
     return render(request, "usage/index.html", context)
 
@@ -143,7 +153,7 @@ def usage_csv(request: HttpRequest) -> HttpResponse:
     writer = csv.writer(file)
     writer.writerow([*GROUPS, *FIGURES])
     for row in found:
-        named = [_cell(str(row[name])) for name in GROUPS]
+        named = [cell(str(row[name])) for name in GROUPS]
         writer.writerow([*named, *(row[name] for name in FIGURES)])
     response = HttpResponse(file.getvalue(), content_type="text/csv; charset=utf-8")
     name = f"usage-{asked.wanted.first}-{asked.wanted.last}.csv"
@@ -151,6 +161,18 @@ def usage_csv(request: HttpRequest) -> HttpResponse:
     return response
 
 
-def _cell(text: str) -> str:
-    """A name that a spreadsheet would take for a formula is marked as text."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+@require_safe
+def usage_data(request: HttpRequest) -> HttpResponse:
+    """The charts of the same span and filters as figures."""
+    asked = usage_asked_read(request.GET)
+    return charts_response(usage_charts.charts(asked, now=timezone.now()))
+
+
+@require_safe
+def usage_chart_csv(request: HttpRequest) -> HttpResponse:
+    """The numbers of one chart."""
+    asked = usage_asked_read(request.GET)
+    for chart in usage_charts.charts(asked, now=timezone.now()):
+        if chart.name == request.GET.get("chart"):
+            return chart_csv(chart, f"usage-{chart.name}-by-{asked.by}.csv")
+    raise Http404
