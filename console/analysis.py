@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from string import ascii_uppercase
 
 from django.utils.functional import Promise
@@ -54,6 +54,7 @@ class Scene:
     buckets: Buckets
     axis: Axis
     changes: Sequence[Change]
+    counted_since: datetime | None
 
     @property
     def markers(self) -> list[Marker]:
@@ -61,7 +62,7 @@ class Scene:
 
 
 def scene_make(model: Model, buckets: Buckets, axis: Axis) -> Scene:
-    return Scene(model, buckets, axis, changes(model, buckets))
+    return Scene(model, buckets, axis, changes(model, buckets), counted_since())
 
 
 def changes(model: Model, buckets: Buckets) -> list[Change]:
@@ -235,7 +236,7 @@ def _version_word(name: str) -> str:
 
 def _known(scene: Scene, values: Iterable[int]) -> list[Value]:
     """Nobody knows what was before counting began: a gap, no zero."""
-    since = counted_since()
+    since = scene.counted_since
     edges = scene.buckets.edges
     return [
         value if since is not None and edges[place + 1] > since else None

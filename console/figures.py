@@ -18,7 +18,10 @@ Figure = dict[str, Any]
 
 # As many as the design tells apart; whatever comes after shares the grey one.
 SERIES = 5
-_PATTERNS = ("", "/", ".", "|", "\\", "-")
+# So many letters find room side by side.
+_LETTERS_MOST = 24
+# Not the vertical one, which would look like bars.
+_PATTERNS = ("", "/", ".", "\\", "+", "-")
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
 
 
@@ -180,7 +183,13 @@ def _layout(chart: Chart) -> Figure:
     return {
         "barmode": "stack",
         "showlegend": True,
-        "legend": {"orientation": "h", "x": 0, "y": -0.22, "yanchor": "top"},
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "y": -0.22,
+            "yanchor": "top",
+            "traceorder": "normal",
+        },
         "hovermode": "x unified",
         "dragmode": False,
         "margin": {"l": 56, "r": 12, "t": 22, "b": 40},
@@ -210,7 +219,7 @@ def _layout(chart: Chart) -> Figure:
             "hoverformat": ",.4~g" if chart.kind == "lines" else ",d",
         },
         "shapes": [*_partial(axis), *(_hairline(axis, one) for one in chart.markers)],
-        "annotations": [_letter(axis, one) for one in chart.markers],
+        "annotations": [_letters(axis, some) for some in _close(chart)],
     }
 
 
@@ -250,10 +259,23 @@ def _hairline(axis: Axis, one: Marker) -> Figure:
     }
 
 
-def _letter(axis: Axis, one: Marker) -> Figure:
+def _close(chart: Chart) -> list[list[Marker]]:
+    """Markers in runs whose letters would lie on each other."""
+    span = chart.axis.end - chart.axis.starts[0]
+    runs: list[list[Marker]] = []
+    for one in chart.markers:
+        if runs and one.at - runs[-1][0].at < span / _LETTERS_MOST:
+            runs[-1].append(one)
+        else:
+            runs.append([one])
+    return runs
+
+
+def _letters(axis: Axis, some: list[Marker]) -> Figure:
+    first, last = some[0].letter, some[-1].letter
     return {
-        "text": one.letter,
-        "x": _moment(axis, one.at),
+        "text": first if first == last else f"{first}–{last}",
+        "x": _moment(axis, some[0].at),
         "y": 1,
         "yref": "paper",
         "yanchor": "bottom",

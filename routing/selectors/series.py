@@ -22,7 +22,7 @@ from routing.selectors.buckets import HOUR, Buckets
 from routing.selectors.outcomes import id_at
 from routing.selectors.usage import ERRORS
 
-SAMPLE_ROWS = 20_000
+SAMPLE_ROWS = 10_000
 # SQLite joins at most 500 queries, and there are up to 401 parts.
 _QUERIES = 240
 # A 95th percentile of fewer values is but their largest.
