@@ -91,7 +91,7 @@ def test_table_file_and_picture_come_from_the_same_numbers(
 ) -> None:
     fill()
     visit = visitor.visit()
-    page = visit.go(f"{MODEL}?range=6h")
+    page = visit.go(f"{MODEL}?range=24h")
     drawn(page)
     plot = page.locator('[data-plot="traffic"]')
     button = plot.get_by_role("button", name="As table")

@@ -15,6 +15,7 @@ from routing.contracts.outcome import Ending, Outcome
 from routing.selectors import series
 from routing.selectors.buckets import DAY, HOUR, MINUTE, buckets_make
 from routing.selectors.series import model_counts, model_latencies, quantiles
+from routing.selectors.usage import ERRORS
 from tests import outcomes
 from tests.minutes import minutes_count
 
@@ -96,7 +97,7 @@ def test_the_sums_over_all_parts_are_the_counts(span: timedelta) -> None:
     for name, values in counts.tokens_out.items():
         of = [one.completion_tokens or 0 for one in mine if one.version == name]
         assert sum(values) == sum(of)
-    bad = Counter(str(one.ending) for one in mine if one.ending in series.ERRORS)
+    bad = Counter(str(one.ending) for one in mine if one.ending in ERRORS)
     assert {name: sum(values) for name, values in counts.errors.items()} == bad
     at = buckets.place(datetime.fromtimestamp(mine[0].at, UTC))
     assert at is not None and counts.requests[mine[0].version][at] > 0
