@@ -50,6 +50,7 @@ _SECTIONS = {
         "models",
         "model",
         "traffic",
+        "analysis",
         "model-new",
         "version-new",
     },

@@ -274,6 +274,11 @@ CSRF_FAILURE_VIEW = "console.pages.failures.form_refused"
 STATIC_URL = "static/"
 STATIC_ROOT = DATA_DIR / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]
+STATICFILES_FINDERS = [
+    "django.contrib.staticfiles.finders.FileSystemFinder",
+    "django.contrib.staticfiles.finders.AppDirectoriesFinder",
+    "console.plotly_files.PlotlyFinder",
+]
 STORAGES = {
     "staticfiles": {"BACKEND": "console.storage.StaticFiles"},
 }

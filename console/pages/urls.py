@@ -8,6 +8,7 @@ from django.views.i18n import set_language
 
 from console.accounts.grants import Scope
 from console.pages import (
+    analysis,
     audit,
     gateways,
     guide,
@@ -39,6 +40,17 @@ urlpatterns: list[URLPattern] = [
     path("", page(overview.overview), name="overview"),
     path("models", page(models.model_list), name="models"),
     path("models/<str:model>", page(models.model), name="model"),
+    path("models/<str:model>/analysis", page(analysis.analysis), name="analysis"),
+    path(
+        "models/<str:model>/analysis.json",
+        page(analysis.analysis_data),
+        name="analysis-data",
+    ),
+    path(
+        "models/<str:model>/analysis.csv",
+        page(analysis.analysis_csv),
+        name="analysis-csv",
+    ),
     path(
         "models/<str:model>/traffic",
         page(traffic.traffic, Scope.TRAFFIC),
@@ -97,6 +109,8 @@ urlpatterns: list[URLPattern] = [
     path("requests/<str:request_id>", page(requests.request_show), name="request"),
     path("search", page(search.search_show), name="search"),
     path("usage", page(usage.usage), name="usage"),
+    path("usage.json", page(usage.usage_data), name="usage-data"),
+    path("usage-chart.csv", page(usage.usage_chart_csv), name="usage-chart-csv"),
     path("usage.csv", page(usage.usage_csv), name="usage-csv"),
     path("audit", page(audit.audit, reads=Scope.AUDIT), name="audit"),
     *(

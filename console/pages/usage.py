@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
+from console import usage_charts
 from console.csv_file import csv_response
+from console.pages.analysis import chart_csv, charts_response, places
 from console.time_range import time_control, zone_of
 from console.usage_query import COLUMNS, GROUPINGS, SPANS, UsageAsked, usage_asked_read
 from routing.models import ApiKey, UsageHour
@@ -78,6 +81,13 @@ def usage(request: HttpRequest) -> HttpResponse:
         "newest_hour": usage_newest_hour(),
         "zone": asked.range.zone.key,
         "any": bool(rows) or UsageHour.objects.exists(),
+        "places": places(
+            usage_charts.TITLES,
+            dict.fromkeys(usage_charts.TITLES, _("per day")),
+            reverse("usage-chart-csv"),
+            asked.given,
+        ),
+        "data_url": f"{reverse('usage-data')}?{asked.query()}",
     }
     return render(request, "usage/index.html", context)
 
@@ -145,3 +155,20 @@ def usage_csv(request: HttpRequest) -> HttpResponse:
     cells = ([row[name] for name in (*GROUPS, *FIGURES)] for row in found)
     name = f"usage-{asked.wanted.first}-{asked.wanted.last}.csv"
     return csv_response(name, (*GROUPS, *FIGURES), cells)
+
+
+@require_safe
+def usage_data(request: HttpRequest) -> HttpResponse:
+    """The charts of the same span and filters as figures."""
+    asked = usage_asked_read(request.GET, zone=zone_of(request.user))
+    return charts_response(usage_charts.charts(asked, now=timezone.now()))
+
+
+@require_safe
+def usage_chart_csv(request: HttpRequest) -> HttpResponse:
+    """The numbers of one chart."""
+    asked = usage_asked_read(request.GET, zone=zone_of(request.user))
+    for chart in usage_charts.charts(asked, now=timezone.now()):
+        if chart.name == request.GET.get("chart"):
+            return chart_csv(chart, f"usage-{chart.name}-by-{asked.by}.csv")
+    raise Http404
