@@ -51,6 +51,8 @@ _SECTIONS = {
         "model",
         "traffic",
         "analysis",
+        "model-edit",
+        "model-remove",
         "model-new",
         "version-new",
     },

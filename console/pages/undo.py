@@ -24,7 +24,8 @@ from cluster.actor import Actor
 from cluster.errors import Refused
 from cluster.health import Admin
 from cluster.models import Replica
-from cluster.services import replica_admin_set
+from cluster.selectors.models import model_get
+from cluster.services import model_update, replica_admin_set
 from console.accounts.grants import Scope, grant_of
 from console.key_mark import key_etag
 from console.pages import actor_of
@@ -168,7 +169,17 @@ def key_state(key: ApiKey) -> dict[str, Any]:
     }
 
 
+@transaction.atomic
+def _model(state: State, actor: Actor) -> str:
+    model = model_get(name=state["name"], lock=True)
+    if model.description != state["after"]:
+        raise _changed_meanwhile()
+    model_update(model=model, description=state["before"], actor=actor)
+    return _("Undone: %(id)s is as it was.") % {"id": model.name}
+
+
 _KINDS = {
+    "model": Kind(Scope.FLEET, _model),
     "weights": Kind(Scope.TRAFFIC, _weights),
     "replica": Kind(Scope.FLEET, _replica),
     "team": Kind(Scope.TEAMS, _team),

@@ -13,6 +13,7 @@ from console.pages import (
     gateways,
     guide,
     keys,
+    model_edit,
     models,
     nodes,
     overview,
@@ -40,6 +41,16 @@ urlpatterns: list[URLPattern] = [
     path("", page(overview.overview), name="overview"),
     path("models", page(models.model_list), name="models"),
     path("models/<str:model>", page(models.model), name="model"),
+    path(
+        "models/<str:model>/edit",
+        page(model_edit.model_edit, Scope.FLEET),
+        name="model-edit",
+    ),
+    path(
+        "models/<str:model>/delete",
+        page(model_edit.model_remove, Scope.FLEET),
+        name="model-remove",
+    ),
     path("models/<str:model>/analysis", page(analysis.analysis), name="analysis"),
     path(
         "models/<str:model>/analysis.json",

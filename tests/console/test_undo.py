@@ -8,7 +8,7 @@ import time
 import pytest
 from django.test import Client
 
-from cluster.models import AuditRecord, Replica
+from cluster.models import AuditRecord, Model, Replica
 from cluster.selectors import replica_get
 from console.accounts.models import User
 from console.pages import undo
@@ -135,3 +135,30 @@ def test_only_whoever_may_make_a_change_may_take_it_back(
     User.objects.filter(pk=user.pk).update(role="viewer")
     assert page.post("/undo", {"token": token}).status_code == 403
     assert replica_get(replica_id=replica.id).admin_state == "disabled"
+
+
+def test_a_description_comes_back_unless_somebody_changed_it(page: Client) -> None:
+    fleet.model_add("qwen", "v1", description="first")
+    seen = page.get("/models/qwen/edit").content.decode()
+    mark = seen.partition('name="seen" value="')[2].partition('"')[0]
+    page.post("/models/qwen/edit", {"seen": mark, "description": "second"})
+    assert Model.objects.get().description == "second"
+    stale = {"seen": mark, "description": "third"}
+    answer = page.post("/models/qwen/edit", stale)
+    assert answer.status_code == 409 and b"<q>second</q>" in answer.content
+    assert b">third</textarea>" in answer.content.replace(b"\n", b"")
+    assert "is as it was" in take_back(page, offer(page))
+    assert Model.objects.get().description == "first"
+
+
+def test_a_model_goes_only_when_its_name_is_typed_and_it_never_had_a_replica(
+    page: Client, replica: Replica
+) -> None:
+    fleet.model_add("spare", "v1")
+    for typed in ("", "Spare", "spare2"):
+        answer = page.post("/models/spare/delete", {"typed": typed})
+        assert answer.status_code == 422 and b"Type the name exactly" in answer.content
+    assert page.post("/models/spare/delete", {"typed": "spare"}).status_code == 302
+    answer = page.post("/models/qwen/delete", {"typed": "qwen"})
+    assert answer.status_code == 422 and b"The model has replicas" in answer.content
+    assert [one.name for one in Model.objects.all()] == ["qwen"]
