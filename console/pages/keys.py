@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -33,11 +34,14 @@ from routing.contracts.keys import key_public_id
 from routing.models import ApiKey, Team
 from routing.selectors import KeyFind, KeyState, key_get, key_page, team_get
 from routing.selectors.keys import QUERY_LENGTH
+from routing.selectors.usage import usage_lately
 from routing.services import key_issue, key_update
 from routing.services import key_revoke as revoke
 
 PAGE_ROWS = 50
 _TEAMS_OFFERED = 500
+# Whoever revokes a key that was used so lately types its name.
+_IN_USE = timedelta(days=1)
 
 
 @dataclass(frozen=True)
@@ -172,15 +176,29 @@ def _change(request: HttpRequest, key_id: str) -> HttpResponse:
     return redirect("key", key_id=row.id)
 
 
+def _in_use(key: ApiKey) -> bool:
+    """Whether somebody would notice at once that it is gone."""
+    used = key.last_used_at
+    return used is not None and used > timezone.now() - _IN_USE
+
+
 def _key_page(
-    request: HttpRequest, row: ApiKey, form: KeyForm, *, status: int = 200
+    request: HttpRequest,
+    row: ApiKey,
+    form: KeyForm,
+    *,
+    status: int = 200,
+    wrong: str = "",
 ) -> HttpResponse:
     context: dict[str, Any] = {
         "key": row,
         "mark": key_mark(row, timezone.now()),
         "form": form,
         "seen": key_etag(row),
-        "confirm": request.GET.get("confirm", ""),
+        "confirm": "revoke" if wrong else request.GET.get("confirm", ""),
+        "in_use": _in_use(row),
+        "requests_day": usage_lately(key=row.id, days=1).requests,
+        "wrong": wrong,
         "changes": history.recent(f"{row.team.slug}/{row.id}", "key"),
         "theirs": _theirs(form, row) if status == 409 else [],
         "conflict": status == 409,
@@ -207,6 +225,10 @@ def _theirs(form: KeyForm, row: ApiKey) -> list[tuple[str, str]]:
 def key_revoke(request: HttpRequest, key_id: str) -> HttpResponse:
     row = key_get(key_id=key_id)
     _write_require(request, row.team)
+    if _in_use(row) and request.POST.get("typed", "").strip() != row.name:
+        form = KeyForm(key=row)
+        wrong = _("It is in use: type its name exactly to revoke it.")
+        return _key_page(request, row, form, status=422, wrong=wrong)
     revoke(key=row, actor=actor_of(request))
     messages.success(
         request, _("The key %(name)s is refused from now on.") % {"name": row.name}

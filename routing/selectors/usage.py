@@ -112,11 +112,11 @@ def usage_total(*, wanted: UsageFilter) -> Used:
     return usage_row(_hours(wanted).aggregate(**_sums()), ()).used
 
 
-def usage_lately(*, team: str, days: int = 30) -> Used:
-    """What a team used in the last days, today included."""
+def usage_lately(*, team: str = "", key: str = "", days: int = 30) -> Used:
+    """What a team or a key used in the last days, today included."""
     today = timezone.localdate(timezone=timezone.get_default_timezone())
     first = today - timedelta(days=days - 1)
-    return usage_total(wanted=UsageFilter(first=first, last=today, team=team))
+    return usage_total(wanted=UsageFilter(first=first, last=today, team=team, key=key))
 
 
 def usage_newest_hour() -> datetime | None:

@@ -222,3 +222,22 @@ def test_a_model_that_was_deleted_is_still_a_choice_of_its_key(
 def test_a_key_that_does_not_exist_is_404(page: Client) -> None:
     assert page.get("/keys/nope").status_code == 404
     assert page.post("/keys/nope", {"name": "x"}).status_code == 404
+
+
+def test_a_key_that_is_in_use_goes_only_when_its_name_is_typed(
+    page: Client, key: ApiKey
+) -> None:
+    used = timezone.now() - timedelta(hours=3)
+    ApiKey.objects.filter(pk=key.pk).update(last_used_at=used)
+    asked = page.get(f"/keys/{key.id}?confirm=revoke").content.decode()
+    assert "It is in use. Type" in asked and "Requests today" in asked
+    answer = page.post(f"/keys/{key.id}/revoke", {"typed": "else"})
+    assert answer.status_code == 422 and b"type its name exactly" in answer.content
+    assert b'<dialog id="dialog-revoke" aria-labelledby="ask-revoke" open>' in (
+        answer.content
+    )
+    key.refresh_from_db()
+    assert key.revoked_at is None
+    page.post(f"/keys/{key.id}/revoke", {"typed": key.name})
+    key.refresh_from_db()
+    assert key.revoked_at is not None
