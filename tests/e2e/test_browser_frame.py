@@ -118,6 +118,8 @@ def test_a_copy_on_plain_http_brings_the_very_text(visitor: Visitor) -> None:
     page.locator("#seek").focus()
     page.keyboard.press("Control+v")
     expect(page.locator("#seek")).to_have_value(request)
+    # What it found lies over the page.
+    page.keyboard.press("Escape")
     page.evaluate("document.execCommand = () => true")
     button.click()
     expect(button).to_contain_text("Not copied")

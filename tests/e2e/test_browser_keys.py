@@ -136,7 +136,7 @@ def test_a_denied_permission_falls_back_to_a_copy_that_can_be_pasted(
 
 def test_a_key_is_found_and_revoked_with_the_keyboard_alone(visit: Visit) -> None:
     page = visit.go("/keys")
-    page.get_by_role("searchbox").focus()
+    page.locator("main").get_by_role("searchbox").focus()
     page.keyboard.type("nightly")
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile(r"/keys\?q=nightly"))
@@ -165,4 +165,4 @@ def test_leaving_asks_until_the_key_was_stored(visit: Visit) -> None:
     page.get_by_label("I stored it").check()
     page.get_by_role("button", name="Done").click()
     expect(page).to_have_url(f"{visit.base_url}/teams/search?")
-    assert "laptop" in page.locator("tbody").inner_text()
+    assert "laptop" in page.locator("main tbody").inner_text()
