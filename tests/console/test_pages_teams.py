@@ -110,7 +110,7 @@ def test_a_key_is_revoked_after_a_question_that_says_when_it_was_used(
     dialog = text.partition('<dialog id="dialog-revoke"')[2]
     assert dialog.startswith(' aria-labelledby="ask-revoke" open')
     assert "from 203.0.113.9" in dialog and "<time" in dialog
-    done = page.post(f"/keys/{key.id}/revoke")
+    done = page.post(f"/keys/{key.id}/revoke", {"typed": key.name})
     key.refresh_from_db()
     assert key.revoked_at
     text = page.get(done["Location"]).content.decode()
