@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from django import forms
@@ -15,7 +16,7 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods, require_safe
 
 from cluster.errors import Refused
-from cluster.models import Engine, Kind
+from cluster.models import Engine, Kind, Version
 from cluster.models import Model as ModelRow
 from cluster.selectors import engine_releases
 from cluster.services import model_create, version_create
@@ -88,6 +89,27 @@ class VersionForm(forms.Form):
 
     def clean_params(self) -> dict[str, Any]:
         return params_parse(self.cleaned_data["params"])
+
+
+def version_initial(version: Version) -> dict[str, Any]:
+    """What the form takes over of a version that a new one is made from."""
+    return {
+        "engine": version.engine,
+        "served_name": version.served_name,
+        "artifact": version.artifact,
+        "artifact_sha256": version.artifact_sha256,
+        "params": params_text(version.params),
+        "description": version.description,
+    }
+
+
+def params_text(params: Mapping[str, Any]) -> str:
+    """The lines that ``params_parse`` reads."""
+    lines = []
+    for name, value in params.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        lines.append(name if value is True else f"{name}={text}")
+    return "\n".join(lines)
 
 
 def params_parse(text: str) -> dict[str, Any]:
@@ -188,8 +210,15 @@ def model_new(request: HttpRequest) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def version_new(request: HttpRequest, model: str) -> HttpResponse:
+    """A version; ``?from=`` fills the form with another one of the model."""
     view = model_view(model=model)
-    form = VersionForm(request.POST or None)
+    source = next(
+        (p.version for p in view.versions if p.version.name == request.GET.get("from")),
+        None,
+    )
+    form = VersionForm(
+        request.POST or None, initial=version_initial(source) if source else None
+    )
     if request.method == "POST" and form.is_valid():
         try:
             version = version_create(
@@ -202,6 +231,6 @@ def version_new(request: HttpRequest, model: str) -> HttpResponse:
                 request, _("Version %(name)s exists.") % {"name": version.name}
             )
             return redirect("model", model=view.model.name)
-    context = {"form": form, "view": view}
+    context = {"form": form, "view": view, "source": source}
     status = 422 if form.errors else 200
     return render(request, "models/version_new.html", context, status=status)

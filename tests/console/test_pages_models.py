@@ -5,7 +5,7 @@ from django.forms import ValidationError
 from django.test import Client
 
 from cluster.models import Model, Version
-from console.pages.models import params_parse
+from console.pages.models import params_parse, params_text
 from tests import fleet
 
 pytestmark = [
@@ -108,3 +108,22 @@ def test_a_model_may_be_called_new(page: Client) -> None:
 
 def test_an_empty_list_offers_the_first_model(page: Client) -> None:
     assert "No model yet" in page.get("/models").content.decode()
+
+
+def test_a_clone_has_every_value_but_the_name(page: Client) -> None:
+    fleet.model_add("qwen")
+    params = "ctx-size=2048\nflash-attn\ntemp=0.5\nmlock=false\nchat-template=a=b"
+    sent = {**VERSION, "params": params, "artifact": "/srv/w.gguf", "description": "d"}
+    page.post("/models/qwen/new-version", sent)
+    text = page.get(f"/models/qwen/new-version?from={VERSION['name']}").content.decode()
+    assert "Filled in from" in text and params in text.replace("\r", "")
+    first = Version.objects.get()
+    clone = {**VERSION, "name": "clone", "params": params_text(first.params)}
+    clone |= {"artifact": first.artifact, "description": "d"}
+    page.post("/models/qwen/new-version?from=v1", clone)
+    second = Version.objects.get(name="clone")
+    for name in ("engine", "served_name", "artifact", "params", "description"):
+        assert getattr(second, name) == getattr(first, name)
+    assert (
+        "Filled in" not in page.get("/models/qwen/new-version?from=x").content.decode()
+    )
