@@ -21,8 +21,17 @@ from console.pages import actor_of, refusal_add
 from console.pages.undo import undo_offer
 
 
+class LinesField(forms.CharField):
+    """Text of several lines. Browsers send each end of a line as two characters, which
+    would count twice and look like a change."""
+
+    def to_python(self, value: object) -> str | None:
+        text: str | None = super().to_python(value)
+        return text and text.replace("\r\n", "\n")
+
+
 class ModelEditForm(forms.Form):
-    description = forms.CharField(
+    description = LinesField(
         label=gettext_lazy("Description"),
         max_length=500,
         required=False,

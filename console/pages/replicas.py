@@ -213,6 +213,7 @@ def replica_act(request: HttpRequest, replica_id: str, verb: str) -> HttpRespons
             back=reverse("replica", args=[row.id]),
             id=row.id,
             now=row.admin_state,
+            since=row.admin_since.isoformat(),
             before=before,
         )
     else:

@@ -86,16 +86,17 @@ def team_act(request: HttpRequest, slug: str, verb: str) -> HttpResponse:
         raise Http404(_("A team cannot do that."))
     row = team_get(slug=slug)
     enabled = verb == "enable"
-    changes = (row.disabled_at is None) is not enabled
+    before = row.disabled_at
     row = team_enabled_set(team=row, enabled=enabled, actor=actor_of(request))
     done = (
         _("The team is enabled: its keys work again.")
         if enabled
         else _("The team is disabled: none of its keys works.")
     )
-    if changes:
+    if row.disabled_at != before:
+        since = row.disabled_at.isoformat() if row.disabled_at else None
         back = reverse("team", args=[row.slug])
-        undo_offer(request, "team", done, back=back, slug=row.slug, enabled=enabled)
+        undo_offer(request, "team", done, back=back, slug=row.slug, disabled_at=since)
     else:
         messages.success(request, done)
     return redirect("team", slug=row.slug)

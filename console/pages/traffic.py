@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -109,11 +110,12 @@ def _apply(request: HttpRequest, model: str) -> HttpResponse:
             draft.errors[name] = str(error)
     if draft.errors:
         return _page(request, model_view(model=model), draft, status=422)
+    seen = _generation_seen(request)
     try:
         generation = weights_set(
             route=route,
             weights=weights,
-            generation=_generation_seen(request),
+            generation=seen,
             reason=draft.reason,
             actor=actor_of(request),
         )
@@ -123,6 +125,10 @@ def _apply(request: HttpRequest, model: str) -> HttpResponse:
     except Refused as refusal:
         draft.problem = _sum_problem(weights) or str(refusal.message)
         return _page(request, model_view(model=model), draft, status=422)
+    if generation.number == seen:
+        # Taking this back would take back what somebody did before.
+        messages.success(request, _("No change yet: these weights are in force."))
+        return redirect("traffic", model=model)
     undo_offer(
         request,
         "weights",

@@ -21,7 +21,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from cluster.actor import Actor
-from cluster.errors import Refused
+from cluster.errors import Missing, Refused
 from cluster.health import Admin
 from cluster.models import Replica
 from cluster.selectors.models import model_get
@@ -29,8 +29,8 @@ from cluster.services import model_update, replica_admin_set
 from console.accounts.grants import Scope, grant_of
 from console.key_mark import key_etag
 from console.pages import actor_of
-from routing.models import ApiKey
-from routing.selectors import key_get, route_get, team_get
+from routing.models import ApiKey, Team
+from routing.selectors import key_get, route_get
 from routing.services import generation_restore, key_update, team_enabled_set
 
 OFFERED_S = 10
@@ -94,11 +94,17 @@ def undo(request: HttpRequest) -> HttpResponse:
     grant_of(request).require(kind.scope, team=offer["state"].get("team", ""))
     try:
         messages.success(request, kind.take_back(offer["state"], actor_of(request)))
+    except Missing as missing:
+        # Its page may be gone too, and would not show why.
+        _refused(request, missing)
+        return redirect("overview")
     except Refused as refusal:
-        messages.error(
-            request, _("Not undone. %(why)s") % {"why": str(refusal.message)}
-        )
+        _refused(request, refusal)
     return redirect(offer["back"])
+
+
+def _refused(request: HttpRequest, refusal: Refused) -> None:
+    messages.error(request, _("Not undone. %(why)s") % {"why": str(refusal.message)})
 
 
 def _changed_meanwhile() -> Refused:
@@ -122,18 +128,28 @@ def _replica(state: State, actor: Actor) -> str:
     found = Replica.objects.select_for_update().filter(
         pk=state["id"], admin_state=state["now"], removed_at=None
     )
-    replica = found.first()
+    # The same state may be another one's: only its beginning tells them apart.
+    replica = found.filter(admin_since=datetime.fromisoformat(state["since"])).first()
     if replica is None:
         raise _changed_meanwhile()
     replica_admin_set(replica=replica, state=Admin(state["before"]), actor=actor)
     return _("Undone: %(id)s is as it was.") % {"id": replica.id}
 
 
+@transaction.atomic
 def _team(state: State, actor: Actor) -> str:
-    team = team_get(slug=state["slug"])
-    if (team.disabled_at is None) is not state["enabled"]:
+    since = state["disabled_at"]
+    team = (
+        Team.objects.select_for_update()
+        .filter(
+            slug=state["slug"],
+            disabled_at=datetime.fromisoformat(since) if since else None,
+        )
+        .first()
+    )
+    if team is None:
         raise _changed_meanwhile()
-    team_enabled_set(team=team, enabled=not state["enabled"], actor=actor)
+    team_enabled_set(team=team, enabled=since is not None, actor=actor)
     return _("Undone: the team %(name)s is as it was.") % {"name": team.name}
 
 

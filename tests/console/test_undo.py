@@ -10,12 +10,13 @@ from django.test import Client
 
 from cluster.models import AuditRecord, Model, Replica
 from cluster.selectors import replica_get
+from cluster.services import model_delete
 from console.accounts.models import User
 from console.pages import undo
 from routing.models import ApiKey, Team
-from routing.selectors import key_get, team_get
+from routing.selectors import key_get, route_get, team_get
 from routing.selectors.routes import route_view
-from routing.services import key_issue, team_create
+from routing.services import key_issue, team_create, weights_set
 from tests import fleet
 
 pytestmark = [
@@ -54,14 +55,36 @@ def test_a_replica_gets_its_state_back_once(page: Client, replica: Replica) -> N
     assert offer(page) == ""
 
 
-def test_what_somebody_changed_meanwhile_stays(page: Client, replica: Replica) -> None:
+@pytest.fixture
+def other(db: None) -> Client:
+    """The browser of another admin."""
+    client = Client()
+    client.force_login(User.objects.create_user("bob", role="admin"))
+    return client
+
+
+def test_what_somebody_changed_meanwhile_stays(
+    page: Client, other: Client, replica: Replica
+) -> None:
     page.post(f"/replicas/{replica.id}/disable")
     token = offer(page)
-    other = Client()
-    other.force_login(User.objects.create_user("bob", role="admin"))
     other.post(f"/replicas/{replica.id}/drain")
     assert "Someone changed it meanwhile" in take_back(page, token)
     assert replica_get(replica_id=replica.id).admin_state == "draining"
+
+
+def test_what_somebody_else_did_again_is_theirs(
+    page: Client, other: Client, replica: Replica
+) -> None:
+    team_create(slug="search", name="Search", actor=fleet.ACTOR)
+    for address in (f"/replicas/{replica.id}", "/teams/search"):
+        page.post(f"{address}/disable")
+        token = offer(page)
+        other.post(f"{address}/enable")
+        other.post(f"{address}/disable")
+        assert "Someone changed it meanwhile" in take_back(page, token)
+    assert replica_get(replica_id=replica.id).admin_state == "disabled"
+    assert team_get(slug="search").disabled_at is not None
 
 
 def test_an_offer_is_shown_for_ten_seconds_and_good_a_little_longer(
@@ -88,6 +111,19 @@ def test_weights_go_back_to_the_generation_before(
     assert shares() == {"v1": 6000, "v2": 4000}
     assert "has the weights from before" in take_back(page, offer(page))
     assert shares() == {"v1": 10_000, "v2": 0}
+
+
+def test_weights_that_were_in_force_already_are_not_offered_back(
+    page: Client, replica: Replica
+) -> None:
+    wanted = {"v1": 6000, "v2": 4000}
+    route = route_get(model="qwen")
+    weights_set(route=route, weights=wanted, generation=1, actor=fleet.ACTOR)
+    sent = {"weight.v1": "60", "weight.v2": "40", "generation": 2, "override": ""}
+    done = page.post("/models/qwen/traffic", sent)
+    assert "No change yet" in page.get(done["Location"]).content.decode()
+    assert offer(page) == ""
+    assert shares() == wanted
 
 
 def test_a_disabled_team_works_again(page: Client) -> None:
@@ -149,6 +185,31 @@ def test_a_description_comes_back_unless_somebody_changed_it(page: Client) -> No
     assert b">third</textarea>" in answer.content.replace(b"\n", b"")
     assert "is as it was" in take_back(page, offer(page))
     assert Model.objects.get().description == "first"
+
+
+def edit(page: Client, model: str, description: str) -> None:
+    seen = page.get(f"/models/{model}/edit").content.decode()
+    mark = seen.partition('name="seen" value="')[2].partition('"')[0]
+    sent = {"seen": mark, "description": description}
+    assert page.post(f"/models/{model}/edit", sent).status_code == 302
+
+
+def test_the_ends_of_lines_that_a_browser_sends_are_no_change(page: Client) -> None:
+    lines = "a\n" * 249 + "b"
+    fleet.model_add("qwen", description=lines)
+    edit(page, "qwen", lines.replace("\n", "\r\n"))
+    assert not AuditRecord.objects.filter(action="model.update").exists()
+    assert offer(page) == ""
+
+
+def test_why_what_is_gone_cannot_be_undone_is_said_on_a_page_that_exists(
+    page: Client,
+) -> None:
+    model = fleet.model_add("spare", "v1", description="first")
+    edit(page, "spare", "second")
+    token = offer(page)
+    model_delete(model=model, actor=fleet.ACTOR)
+    assert "Not undone. There is no model spare." in take_back(page, token)
 
 
 def test_a_model_goes_only_when_its_name_is_typed_and_it_never_had_a_replica(
