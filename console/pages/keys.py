@@ -28,7 +28,7 @@ from console.key_paging import cursor_read, cursor_write
 from console.pages import actor_of, refusal_add
 from console.pages.key_forms import STATES, KeyForm, key_initial
 from console.pages.once import once_token, once_use
-from console.pages.undo import key_state, undo_offer
+from console.pages.undo import undo_offer
 from console.status import Mark
 from routing.contracts.keys import key_public_id
 from routing.models import ApiKey, Team
@@ -37,6 +37,7 @@ from routing.selectors.keys import QUERY_LENGTH
 from routing.selectors.usage import usage_lately
 from routing.services import key_issue, key_update
 from routing.services import key_revoke as revoke
+from routing.services.keys import key_described
 
 PAGE_ROWS = 50
 _TEAMS_OFFERED = 500
@@ -153,14 +154,14 @@ def _change(request: HttpRequest, key_id: str) -> HttpResponse:
             return _key_page(request, row, form, status=422)
         if request.POST.get("seen") != key_etag(row):
             return _key_page(request, row, form, status=409)
-        before = key_state(row)
+        before = key_described(row)
         try:
             row = key_update(key=row, actor=actor_of(request), **form.service_values())
         except Refused as refusal:
             refusal_add(form, refusal)
             return _key_page(request, key_get(key_id=key_id), form, status=422)
     done = _("Saved. Gateways go by it within 2 s; the key is the same.")
-    if before == key_state(row):
+    if before == key_described(row):
         messages.success(request, done)
     else:
         undo_offer(

@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_http_methods
@@ -24,7 +23,7 @@ from cluster.models import Version
 from console.audit_diff import Changed, changed
 from console.history import percent
 from console.pages import actor_of
-from console.pages.undo import undo_offer
+from console.pages.undo import weights_undo_offer
 from console.shares import Slice, slices
 from routing.models import Generation
 from routing.selectors import generation_list, route_get
@@ -82,14 +81,7 @@ def _restore(request: HttpRequest, model: str) -> HttpResponse:
         view = model_view(model=model)
         return _page(request, view, wanted=number, seen=seen, status=409)
     if generation.number != number:
-        undo_offer(
-            request,
-            "weights",
-            _("Saved as generation %(number)d.") % {"number": generation.number},
-            back=reverse("traffic", args=[model]),
-            model=model,
-            generation=generation.number,
-        )
+        weights_undo_offer(request, model=model, generation=generation)
     return redirect("traffic", model=model)
 
 

@@ -16,7 +16,6 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
@@ -25,7 +24,7 @@ from cluster.errors import Conflict, Refused
 from console.history import percent
 from console.measured import check_mark, checks, measured_bar
 from console.pages import actor_of, is_poll
-from console.pages.undo import undo_offer
+from console.pages.undo import weights_undo_offer
 from console.shares import Slice, slices
 from console.status import Mark, version_mark
 from routing.models import Generation
@@ -129,14 +128,7 @@ def _apply(request: HttpRequest, model: str) -> HttpResponse:
         # Taking this back would take back what somebody did before.
         messages.success(request, _("No change yet: these weights are in force."))
         return redirect("traffic", model=model)
-    undo_offer(
-        request,
-        "weights",
-        _("Saved as generation %(number)d.") % {"number": generation.number},
-        back=reverse("traffic", args=[model]),
-        model=model,
-        generation=generation.number,
-    )
+    weights_undo_offer(request, model=model, generation=generation)
     return redirect("traffic", model=model)
 
 

@@ -17,6 +17,7 @@ from django.contrib import messages
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
@@ -29,7 +30,7 @@ from cluster.services import model_update, replica_admin_set
 from console.accounts.grants import Scope, grant_of
 from console.key_mark import key_etag
 from console.pages import actor_of
-from routing.models import ApiKey, Team
+from routing.models import Generation, Team
 from routing.selectors import key_get, route_get
 from routing.services import generation_restore, key_update, team_enabled_set
 
@@ -69,6 +70,20 @@ def undo_offer(
         "back": back,
         "state": state,
     }
+
+
+def weights_undo_offer(
+    request: HttpRequest, *, model: str, generation: Generation
+) -> None:
+    """The offer for a generation that was just made."""
+    undo_offer(
+        request,
+        "weights",
+        _("Saved as generation %(number)d.") % {"number": generation.number},
+        back=reverse("traffic", args=[model]),
+        model=model,
+        generation=generation.number,
+    )
 
 
 def undo_shown(request: HttpRequest) -> Offer | None:
@@ -171,18 +186,6 @@ def _key(state: State, actor: Actor) -> str:
         expires_at=datetime.fromisoformat(moment) if moment else None,
     )
     return _("Undone: the key %(name)s is as it was.") % {"name": key.name}
-
-
-def key_state(key: ApiKey) -> dict[str, Any]:
-    """What an undo of a change to the key has to know, read before the change."""
-    return {
-        "name": key.name,
-        "owner": key.owner,
-        "tags": key.tags,
-        "models": key.model_names,
-        "scopes": key.scopes,
-        "expires_at": key.expires_at.isoformat() if key.expires_at else None,
-    }
 
 
 @transaction.atomic

@@ -43,7 +43,7 @@ def key_issue(
     key.search_text = search_text(key, team.slug)
     key.save(force_insert=True)
     audit_write(
-        actor=actor, action="key.issue", target=_target(key), after=_described(key)
+        actor=actor, action="key.issue", target=_target(key), after=key_described(key)
     )
     transaction.on_commit(partial(keys_push, [key.id]))
     return key, fresh.text
@@ -58,10 +58,10 @@ def key_update(*, key: ApiKey, actor: Actor, **values: Unpack[KeyValues]) -> Api
     """
     if key.revoked_at is not None:
         raise Refused(_("A revoked key cannot be changed."), code="revoked")
-    before = _described(key)
+    before = key_described(key)
     for name, value in columns(values, key).items():
         setattr(key, name, value)
-    after = _described(key)
+    after = key_described(key)
     changed = {name for name in after if after[name] != before[name]}
     if not changed:
         return key
@@ -109,8 +109,9 @@ def _target(key: ApiKey) -> str:
     return f"{key.team.slug}/{key.id}"
 
 
-def _described(key: ApiKey) -> dict[str, Any]:
-    """What a change may touch, for the audit record."""
+def key_described(key: ApiKey) -> dict[str, Any]:
+    """What a change may touch, as plain values: for the audit record and for whoever
+    wants to bring it back."""
     return {
         "name": key.name,
         "owner": key.owner,

@@ -12,11 +12,11 @@ from cluster.models import AuditRecord, Model, Replica
 from cluster.selectors import replica_get
 from cluster.services import model_delete
 from console.accounts.models import User
-from console.pages import undo
 from routing.models import ApiKey, Team
 from routing.selectors import key_get, route_get, team_get
 from routing.selectors.routes import route_view
 from routing.services import key_issue, team_create, weights_set
+from routing.services.keys import key_described
 from tests import fleet
 
 pytestmark = [
@@ -156,11 +156,11 @@ def change(page: Client, key: ApiKey, name: str) -> None:
 def test_an_edited_key_is_as_before_to_the_last_value(
     page: Client, key: ApiKey
 ) -> None:
-    before = undo.key_state(key_get(key_id=key.id))
+    before = key_described(key_get(key_id=key.id))
     change(page, key, "new")
     assert key_get(key_id=key.id).tags == ["b"]
     assert "is as it was" in take_back(page, offer(page))
-    assert undo.key_state(key_get(key_id=key.id)) == before
+    assert key_described(key_get(key_id=key.id)) == before
 
 
 def test_only_whoever_may_make_a_change_may_take_it_back(
