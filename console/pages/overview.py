@@ -22,7 +22,7 @@ from console.needs import SHOWN_MOST, needs
 from console.pages import is_poll
 from console.shares import Slice, slices
 from console.status import Mark, model_mark, trouble_rank
-from routing.models import ApiKey, TrafficMinute
+from routing.models import ApiKey, UsageHour
 from routing.selectors import Applied, applied_state
 from routing.selectors.fleet import ModelView, fleet_list
 from routing.selectors.measured import RouteMeasured, measured_list, split_list
@@ -216,7 +216,8 @@ def first_steps(views: list[ModelView]) -> list[Step]:
             reverse("model", args=[views[0].model.name])
             if views
             else reverse("models"),
-            TrafficMinute.objects.exists(),
+            # Kept longest: a quiet week is no new beginning.
+            UsageHour.objects.exists(),
         ),
     ]
     return [] if all(step.done for step in steps) else steps

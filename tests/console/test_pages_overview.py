@@ -11,7 +11,7 @@ from django.utils import timezone
 from cluster.health import Probe
 from cluster.models import Version
 from cluster.services import replica_create
-from routing.models import TrafficMinute
+from routing.models import TrafficMinute, UsageHour
 from routing.selectors.pulse import pulse_list
 from routing.services import key_issue, team_create
 from tests import fleet
@@ -108,7 +108,9 @@ def test_steps_are_ticked_off_by_what_exists_and_leave_when_all_are_done(
     assert text_of(page).count('class="done"') == 3
     fleet.team_with_key()
     assert "Send a first request" in text_of(page)
-    minute_add(1, "completed", 1)
+    hour = timezone.now().replace(minute=0, second=0, microsecond=0)
+    used = {"team": "t", "key": "k", "model": "m", "version": "v1"}
+    UsageHour.objects.create(hour=hour, ending="completed", requests=1, **used)
     assert "First steps" not in text_of(page)
     assert model.name in text_of(page)
 
