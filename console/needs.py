@@ -12,7 +12,7 @@ from django.utils.translation import ngettext
 
 from cluster.health.node import NodeState
 from cluster.selectors import node_list, node_views
-from console.status import TOKENS, Mark, state_mark
+from console.status import Mark, state_mark, trouble_rank
 from routing.models import ApiKey
 from routing.selectors.fleet import ModelView
 from routing.selectors.keys import EXPIRES_SOON
@@ -20,7 +20,6 @@ from routing.selectors.keys import EXPIRES_SOON
 # More rows than this tell nobody more; the rest is a number.
 SHOWN_MOST = 8
 _ILL = ("err", "warn", "stale")
-_ORDER = ("err", "warn", "stale", "hold", "info")
 
 
 class Need(NamedTuple):
@@ -33,12 +32,7 @@ class Need(NamedTuple):
 
 def needs(views: list[ModelView]) -> list[Need]:
     found = [*_models(views), *_replicas(views), *_nodes(), *_keys()]
-    return sorted(found, key=lambda need: _rank(need.mark.token))
-
-
-def _rank(token: str) -> int:
-    order = (*_ORDER, *TOKENS)
-    return order.index(token)
+    return sorted(found, key=lambda need: trouble_rank(need.mark))
 
 
 def _models(views: list[ModelView]) -> Iterator[Need]:

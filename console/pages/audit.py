@@ -24,8 +24,10 @@ _ROWS = 50
 _FILE_ROWS = 100_000
 _TEXT_MOST = 200
 _TEXTS = ("actor", "action", "target", "text")
-_KINDS = ("model", "version", "replica", "node", "weights", "route", "team", "key")
-_MORE_KINDS = ("user", "token", "session", "access")
+_KINDS = (
+    *("model", "version", "replica", "node", "weights", "route", "team", "key"),
+    *("user", "token", "session", "access"),
+)
 _COLUMNS = ("id", "at", "actor_kind", "actor_name", "actor_address", "action", "target")
 
 
@@ -87,7 +89,7 @@ def audit(request: HttpRequest) -> HttpResponse:
             own_zone=zone_of(request.user),
             all_words=_("all time"),
         ),
-        "kinds": (*_KINDS, *_MORE_KINDS),
+        "kinds": _KINDS,
         "any": bool(shown) or AuditRecord.objects.exists(),
     }
     return render(request, "audit/index.html", context)

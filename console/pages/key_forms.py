@@ -17,7 +17,7 @@ from routing.selectors import KeyState
 from routing.services.key_values import KEY_DAYS, KeyValues
 
 _KEPT = "kept"
-_EXPIRIES = [
+EXPIRIES = [
     ("30", gettext_lazy("in 30 days")),
     ("90", gettext_lazy("in 90 days")),
     ("365", gettext_lazy("in a year")),
@@ -60,7 +60,7 @@ class KeyForm(forms.Form):
         help_text=gettext_lazy("With none chosen the key may call every model."),
     )
     expiry = forms.ChoiceField(
-        label=gettext_lazy("Expires"), choices=_EXPIRIES, initial=str(KEY_DAYS)
+        label=gettext_lazy("Expires"), choices=EXPIRIES, initial=str(KEY_DAYS)
     )
     choose_version = forms.BooleanField(
         label=gettext_lazy("May choose the version of a model itself"),
@@ -79,7 +79,7 @@ class KeyForm(forms.Form):
         if key is not None:
             now = _expiry_text(key)
             kept = (_KEPT, _("as it is: %(when)s") % {"when": now})
-            self._choices("expiry", [kept, *_EXPIRIES])
+            self._choices("expiry", [kept, *EXPIRIES])
 
     def _choices(self, name: str, choices: list[Any]) -> None:
         field = self.fields[name]

@@ -24,16 +24,11 @@ from console.accounts.models import User
 from console.accounts.services import token_issue, token_revoke
 from console.accounts.sessions import password_change, session_revoke, sessions_revoke
 from console.pages import actor_of, refusal_add
+from console.pages.key_forms import EXPIRIES
 from console.pages.once import once_token, once_use
 from console.pages.users import row_number
 
 _TOKENS_SHOWN = 100
-_DAYS = [
-    ("30", gettext_lazy("in 30 days")),
-    ("90", gettext_lazy("in 90 days")),
-    ("365", gettext_lazy("in a year")),
-    ("0", gettext_lazy("never")),
-]
 SCOPE_WORDS = {
     Scope.READ: gettext_lazy("read: see everything"),
     Scope.TRAFFIC: gettext_lazy("traffic: change weights and routes"),
@@ -81,7 +76,9 @@ class TokenForm(forms.Form):
         widget=forms.CheckboxSelectMultiple,
         help_text=gettext_lazy("What it may do; never more than your role."),
     )
-    days = forms.ChoiceField(label=gettext_lazy("Expires"), choices=_DAYS, initial="90")
+    days = forms.ChoiceField(
+        label=gettext_lazy("Expires"), choices=EXPIRIES, initial="90"
+    )
 
     def __init__(self, user: User, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

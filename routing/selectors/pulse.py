@@ -9,13 +9,12 @@ from datetime import datetime, timedelta
 from django.db.models import Q, Sum
 from django.utils import timezone
 
-from routing.contracts.outcome import Ending
 from routing.models import TrafficMinute
+from routing.selectors.usage import ERRORS
 
 MINUTES = 60
 _RATE_MINUTES = 5
 _SHARE_MINUTES = 15
-_NO_ERROR = (Ending.COMPLETED, Ending.CLIENT_LEFT)
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ def pulse_list(*, now: datetime | None = None) -> dict[str, Pulse]:
         .values("model", "minute")
         .annotate(
             n=Sum("requests"),
-            good=Sum("requests", filter=Q(ending__in=_NO_ERROR), default=0),
+            bad=Sum("requests", filter=Q(ending__in=ERRORS), default=0),
             tokens=Sum("completion_tokens"),
             ttft=Sum("ttft_ms"),
             ttfts=Sum("ttft_count"),
@@ -88,6 +87,6 @@ def pulse_list(*, now: datetime | None = None) -> dict[str, Pulse]:
     for row in rows:
         place = int((row["minute"] - start) / timedelta(minutes=1))
         found[row["model"]].minutes[place] = _Minute(
-            row["n"], row["n"] - row["good"], row["tokens"], row["ttft"], row["ttfts"]
+            row["n"], row["bad"], row["tokens"], row["ttft"], row["ttfts"]
         )
     return dict(found)
