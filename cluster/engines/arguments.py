@@ -65,7 +65,7 @@ class CommandLine(NamedTuple):
     def words(self, params: Params) -> list[str]:
         """The parameters as words; raises ``LaunchRefused`` naming the wrong one."""
         words = []
-        for name, value in params.items():
+        for name, value in sorted(params.items()):
             if name not in DRIVER_PARAMS and name not in (PROGRAM, MODEL, EXTRA):
                 words += self._words(name, str(value))
         return words + self._extra(params)

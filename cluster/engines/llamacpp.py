@@ -54,7 +54,7 @@ class Llamacpp(Engine):
 def _arguments(order: LaunchOrder) -> list[str]:
     """The launch parameters as arguments; a wrong one is refused by name."""
     arguments = []
-    for name, value in order.params.items():
+    for name, value in sorted(order.params.items()):
         if name in DRIVER_PARAMS:
             continue
         try:

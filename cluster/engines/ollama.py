@@ -74,7 +74,7 @@ class Ollama(Engine):
         found = {"OLLAMA_HOST": f"{host}:{order.port}"}
         if order.artifact is not None:
             found["OLLAMA_MODELS"] = str(order.artifact)
-        for name, value in order.params.items():
+        for name, value in sorted(order.params.items()):
             if name not in DRIVER_PARAMS and name != PROGRAM:
                 variable = f"OLLAMA_{name.upper().replace('-', '_')}"
                 found[variable] = _value(name, str(value))

@@ -104,9 +104,9 @@ def version_initial(version: Version) -> dict[str, Any]:
 
 
 def params_text(params: Mapping[str, Any]) -> str:
-    """The lines that ``params_parse`` reads."""
+    """The lines that ``params_parse`` reads, by name: a database keeps no order."""
     lines = []
-    for name, value in params.items():
+    for name, value in sorted(params.items()):
         text = value if isinstance(value, str) else json.dumps(value)
         lines.append(name if value is True else f"{name}={text}")
     return "\n".join(lines)

@@ -43,10 +43,11 @@ TGI = [
             "vllm",
             {"max-model-len": 8192, "gpu-memory-utilization": 0.85, "dtype": "auto"},
             [
-                *(*VLLM, "--max-model-len=8192"),
-                *("--gpu-memory-utilization=0.85", "--dtype=auto"),
+                *(*VLLM, "--dtype=auto", "--gpu-memory-utilization=0.85"),
+                "--max-model-len=8192",
             ],
         ),
+        # Options stand by name, whatever order a database gave them.
         # An option that is on by itself is turned off, another one just left out.
         (
             "vllm",
@@ -77,8 +78,8 @@ TGI = [
             "sglang",
             {"tp-size": 2, "mem-fraction-static": "0.8", "disable-radix-cache": True},
             [
-                *("sglang", "serve", *SGLANG, "--tp-size=2"),
-                *("--mem-fraction-static=0.8", "--disable-radix-cache"),
+                *("sglang", "serve", *SGLANG, "--disable-radix-cache"),
+                *("--mem-fraction-static=0.8", "--tp-size=2"),
             ],
         ),
         ("tgi", {}, TGI),

@@ -112,7 +112,7 @@ def test_an_empty_list_offers_the_first_model(page: Client) -> None:
 
 def test_a_clone_has_every_value_but_the_name(page: Client) -> None:
     fleet.model_add("qwen")
-    params = "ctx-size=2048\nflash-attn\ntemp=0.5\nmlock=false\nchat-template=a=b"
+    params = "chat-template=a=b\nctx-size=2048\nflash-attn\nmlock=false\ntemp=0.5"
     sent = {**VERSION, "params": params, "artifact": "/srv/w.gguf", "description": "d"}
     page.post("/models/qwen/new-version", sent)
     text = page.get(f"/models/qwen/new-version?from={VERSION['name']}").content.decode()
