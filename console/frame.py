@@ -47,6 +47,7 @@ _SECTIONS = {
     "overview": {"overview"},
     "models": {
         "route-history",
+        "route-settings",
         "models",
         "model",
         "traffic",
@@ -72,6 +73,7 @@ _CHAPTERS = {
     "overview": "console",
     "models": "concepts",
     "traffic": "weights",
+    "route-settings": "weights",
     "replicas": "troubleshooting",
     "nodes": "operations",
     "teams": "accounts",

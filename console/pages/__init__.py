@@ -37,6 +37,13 @@ def is_poll(request: HttpRequest) -> bool:
     return bool(getattr(request, "htmx", False))
 
 
+def generation_seen(request: HttpRequest) -> int:
+    """The generation that the author of a form saw; ``override`` is the one that they
+    chose to replace after a conflict had been shown. No number is none of a route."""
+    raw = request.POST.get("override") or request.POST.get("generation", "")
+    return int(raw) if raw.isascii() and raw.isdigit() and len(raw) < 10 else -1
+
+
 _SAFE = ("GET", "HEAD", "OPTIONS")
 
 

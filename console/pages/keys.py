@@ -23,6 +23,7 @@ from django.views.decorators.http import (
 from cluster.errors import Missing, Refused
 from console import history
 from console.accounts.grants import Scope, grant_of
+from console.conflict import Difference, differences
 from console.key_mark import key_etag, key_mark
 from console.key_paging import cursor_read, cursor_write
 from console.pages import actor_of, refusal_add
@@ -207,19 +208,15 @@ def _key_page(
     return render(request, "keys/key.html", context, status=status)
 
 
-def _theirs(form: KeyForm, row: ApiKey) -> list[tuple[str, str]]:
-    """Where the key differs now from what the form would save: label and value."""
-    now, mine = key_initial(row), form.cleaned_data
-    words = {True: _("yes"), False: _("no")}
-    found = []
-    for name in ("name", "owner", "tags", "models", "choose_version"):
-        if now[name] != mine[name]:
-            value = now[name]
-            text = words[value] if isinstance(value, bool) else value
-            if isinstance(value, list):
-                text = ", ".join(value) or _("every model")
-            found.append((str(form.fields[name].label), text or "\u2013"))
-    return found
+def _theirs(form: KeyForm, row: ApiKey) -> list[Difference]:
+    """Where the key differs now from what the form would save. A lifetime is chosen
+    anew, and cannot."""
+    every = [_("every model")]
+    now, mine = key_initial(row), dict(form.cleaned_data)
+    del now["expiry"]
+    for values in (now, mine):
+        values["models"] = sorted(values["models"]) or every
+    return differences(form, mine, now)
 
 
 @require_POST

@@ -17,6 +17,7 @@ from cluster.models import Model
 from cluster.selectors.models import model_get
 from cluster.services import model_delete, model_update
 from console.api.etags import etag_of
+from console.conflict import Difference, differences
 from console.pages import actor_of, refusal_add
 from console.pages.undo import undo_offer
 
@@ -88,6 +89,10 @@ def model_remove(request: HttpRequest, model: str) -> HttpResponse:
     return redirect("models")
 
 
+def _theirs(form: ModelEditForm, row: Model) -> list[Difference]:
+    return differences(form, form.cleaned_data, {"description": row.description})
+
+
 def _page(
     request: HttpRequest,
     row: Model,
@@ -100,7 +105,7 @@ def _page(
         "model": row,
         "form": form,
         "seen": etag_of(row.description),
-        "theirs": row.description if status == 409 else None,
+        "theirs": _theirs(form, row) if status == 409 else [],
         "conflict": status == 409,
         "versions": list(row.versions.order_by("id").values_list("name", flat=True)),
         "wrong": wrong,

@@ -28,7 +28,10 @@ from console.shares import slices
 from console.status import model_mark, version_mark
 from routing.selectors.fleet import fleet_list, model_view
 from routing.selectors.measured import measured_list, split_list
+from routing.selectors.usage import usage_by_team
 
+# More teams than this stand on the usage page.
+_USERS = 5
 _PATHS = {
     Kind.CHAT: "chat/completions",
     Kind.COMPLETION: "completions",
@@ -148,6 +151,7 @@ def model(request: HttpRequest, model: str) -> HttpResponse:
     splits = split_list(model=name)
     measured = measured_list(splits)[name]
     served = {share.version: share for share in measured.shares}
+    users = usage_by_team(model=name)
     context = {
         "view": view,
         "measured": measured,
@@ -164,6 +168,8 @@ def model(request: HttpRequest, model: str) -> HttpResponse:
             for part in view.versions
         ],
         "call": call_example(request, view.model),
+        "users": users[:_USERS],
+        "users_more": len(users[_USERS:]),
         "changes": history.recent(view.model.name, "model", "weights", "route"),
     }
     return render(request, "models/model.html", context)

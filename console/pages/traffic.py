@@ -23,7 +23,7 @@ from django.views.decorators.http import require_http_methods
 from cluster.errors import Conflict, Refused
 from console.history import percent
 from console.measured import check_mark, checks, measured_bar
-from console.pages import actor_of, is_poll
+from console.pages import actor_of, generation_seen, is_poll
 from console.pages.undo import weights_undo_offer
 from console.shares import Slice, slices
 from console.status import Mark, version_mark
@@ -109,7 +109,7 @@ def _apply(request: HttpRequest, model: str) -> HttpResponse:
             draft.errors[name] = str(error)
     if draft.errors:
         return _page(request, model_view(model=model), draft, status=422)
-    seen = _generation_seen(request)
+    seen = generation_seen(request)
     try:
         generation = weights_set(
             route=route,
@@ -140,13 +140,6 @@ def _sum_problem(weights: dict[str, int]) -> str:
     return _("The shares sum to %(sum)s; they must sum to 100 %%.") % {
         "sum": percent(total)
     }
-
-
-def _generation_seen(request: HttpRequest) -> int:
-    """The generation that the author saw; ``override`` is the one that they chose
-    to replace after a conflict had been shown."""
-    raw = request.POST.get("override") or request.POST.get("generation", "")
-    return int(raw) if raw.isascii() and raw.isdigit() and len(raw) < 10 else -1
 
 
 def percent_parse(text: str) -> int:

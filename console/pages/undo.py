@@ -86,6 +86,20 @@ def weights_undo_offer(
     )
 
 
+def settings_undo_offer(
+    request: HttpRequest, *, model: str, generation: Generation
+) -> None:
+    """The offer for a generation with other settings."""
+    undo_offer(
+        request,
+        "settings",
+        _("Saved as generation %(number)d.") % {"number": generation.number},
+        back=reverse("route-settings", args=[model]),
+        model=model,
+        generation=generation.number,
+    )
+
+
 def undo_shown(request: HttpRequest) -> Offer | None:
     """The offer that is still open, for the frame of every page."""
     offer = request.session.get(_SESSION_KEY)
@@ -126,14 +140,25 @@ def _changed_meanwhile() -> Refused:
     return Refused(_("Someone changed it meanwhile."), code="conflict")
 
 
-def _weights(state: State, actor: Actor) -> str:
-    generation = generation_restore(
+def _generation_before(state: State, actor: Actor) -> Generation:
+    return generation_restore(
         route=route_get(model=state["model"]),
         number=state["generation"] - 1,
         generation=state["generation"],
         actor=actor,
     )
+
+
+def _weights(state: State, actor: Actor) -> str:
+    generation = _generation_before(state, actor)
     return _("Undone: generation %(number)d has the weights from before.") % {
+        "number": generation.number
+    }
+
+
+def _settings(state: State, actor: Actor) -> str:
+    generation = _generation_before(state, actor)
+    return _("Undone: generation %(number)d has the settings from before.") % {
         "number": generation.number
     }
 
@@ -200,6 +225,7 @@ def _model(state: State, actor: Actor) -> str:
 _KINDS = {
     "model": Kind(Scope.FLEET, _model),
     "weights": Kind(Scope.TRAFFIC, _weights),
+    "settings": Kind(Scope.TRAFFIC, _settings),
     "replica": Kind(Scope.FLEET, _replica),
     "team": Kind(Scope.TEAMS, _team),
     "key": Kind(Scope.KEYS, _key),

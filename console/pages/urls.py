@@ -23,6 +23,7 @@ from console.pages import (
     replicas,
     requests,
     route_history,
+    route_settings,
     search,
     session,
     teams,
@@ -71,6 +72,11 @@ urlpatterns: list[URLPattern] = [
         "models/<str:model>/history",
         page(route_history.route_history, Scope.TRAFFIC),
         name="route-history",
+    ),
+    path(
+        "models/<str:model>/settings",
+        page(route_settings.route_settings, Scope.TRAFFIC),
+        name="route-settings",
     ),
     path(
         "models/<str:model>/new-version",

@@ -114,9 +114,21 @@ def usage_total(*, wanted: UsageFilter) -> Used:
 
 def usage_lately(*, team: str = "", key: str = "", days: int = 30) -> Used:
     """What a team or a key used in the last days, today included."""
+    first, last = _days(days)
+    return usage_total(wanted=UsageFilter(first=first, last=last, team=team, key=key))
+
+
+def usage_by_team(*, model: str, days: int = 30) -> list[UsageRow]:
+    """Who used a model in the last days, today included, the busiest first."""
+    first, last = _days(days)
+    wanted = UsageFilter(first=first, last=last, model=model)
+    rows = usage_read(wanted=wanted, group=("team",))
+    return sorted(rows, key=lambda row: -row.used.requests)
+
+
+def _days(count: int) -> tuple[date, date]:
     today = timezone.localdate(timezone=timezone.get_default_timezone())
-    first = today - timedelta(days=days - 1)
-    return usage_total(wanted=UsageFilter(first=first, last=today, team=team, key=key))
+    return today - timedelta(days=count - 1), today
 
 
 def usage_newest_hour() -> datetime | None:

@@ -107,7 +107,7 @@ def more_keys(_model: Model) -> None:
         ("/", more_models, 19),
         ("/", more_replicas, 19),
         ("/models", more_models, 12),
-        ("/models/qwen3-8b", more_versions, 13),
+        ("/models/qwen3-8b", more_versions, 14),
         ("/models/qwen3-8b/traffic", more_generations, 18),
         ("/models/qwen3-8b/traffic", more_versions, 18),
         ("/replicas", more_replicas, 12),

@@ -25,6 +25,7 @@ PAGES = (
     "/models/bge-m3",
     "/models/qwen3-8b/new-version",
     "/models/qwen3-8b/traffic",
+    "/models/qwen3-8b/settings",
     "/models/qwen3-8b/history?restore=1",
     "/models/qwen3-8b/history?from=1&to=2",
     "/audit",
