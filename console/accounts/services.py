@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
@@ -27,6 +28,7 @@ from console.accounts.secret_files import (
     secret_file_stage,
     secret_files_lock,
 )
+from console.accounts.sessions import password_audit
 from console.accounts.tokens import token_generate, token_hash
 
 ADMIN = "admin"
@@ -99,7 +101,8 @@ def _admin_create(*, password: str, token: str, actor: Actor) -> bool:
     user = User.objects.create_superuser(
         ADMIN, password=password, role=Role.ADMIN.value
     )
-    audit_write(actor=actor, action="user.create", target=ADMIN)
+    after = {"role": user.role, "leads": []}
+    audit_write(actor=actor, action="user.create", target=ADMIN, after=after)
     _token_create(user=user, name=ADMIN_TOKEN, secret=token, actor=actor)
     return True
 
@@ -123,7 +126,7 @@ def admin_password_reset(
         user.is_active = True
         user.save(update_fields=["password", "is_active"])
         attempts_clear(username=username)
-        audit_write(actor=actor, action="user.password", target=username)
+        password_audit(user=user, actor=actor)
     return data_dir / PASSWORD_FILE.filename
 
 
@@ -228,9 +231,15 @@ def _token_create(
         actor=actor,
         action="token.issue",
         target=_token_target(token),
-        after={"scopes": scopes},
+        after=_token_state(token),
     )
     return token
+
+
+def _token_state(token: AccessToken) -> dict[str, Any]:
+    """``scopes`` of None are all that its user may."""
+    ends = token.expires_at.isoformat() if token.expires_at else None
+    return {"scopes": token.scopes, "expires_at": ends}
 
 
 def _token_target(token: AccessToken) -> str:
@@ -246,5 +255,11 @@ def token_revoke(*, token: AccessToken, actor: Actor) -> AccessToken:
     )
     if changed:
         token.refresh_from_db()
-        audit_write(actor=actor, action="token.revoke", target=_token_target(token))
+        audit_write(
+            actor=actor,
+            action="token.revoke",
+            target=_token_target(token),
+            before=_token_state(token),
+            after={"revoked": True},
+        )
     return token

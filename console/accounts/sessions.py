@@ -35,7 +35,12 @@ def sign_in_record(*, request: HttpRequest, user: User, actor: Actor) -> SignIn:
             "agent": request.headers.get("User-Agent", "").replace("\0", "")[:300],
         },
     )
-    audit_write(actor=actor, action="session.login", target=user.username)
+    audit_write(
+        actor=actor,
+        action="session.login",
+        target=user.username,
+        after={"address": row.address, "agent": row.agent},
+    )
     return row
 
 
@@ -54,12 +59,13 @@ def sign_in_forget(*, session_key: str) -> None:
 @transaction.atomic
 def session_revoke(*, sign_in: SignIn, actor: Actor) -> None:
     """End a session: its next request is sent to the login, its live pages close."""
-    _end(SignIn.objects.filter(pk=sign_in.pk))
+    ended = _end(SignIn.objects.filter(pk=sign_in.pk))
     audit_write(
         actor=actor,
         action="session.revoke",
         target=sign_in.user.username,
         before={"address": sign_in.address, "agent": sign_in.agent},
+        after={"ended": ended},
     )
 
 
@@ -68,10 +74,14 @@ def sessions_revoke(*, user: User, actor: Actor, but: str = "") -> int:
     """End every session of a person, but one; says how many."""
     rows = SignIn.objects.filter(user=user).exclude(session_key=but)
     count = _end(rows)
+    kept = SignIn.objects.filter(user=user).count()
     if count:
-        after = {"ended": count}
         audit_write(
-            actor=actor, action="session.revoke", target=user.username, after=after
+            actor=actor,
+            action="session.revoke",
+            target=user.username,
+            before={"sessions": count + kept},
+            after={"sessions": kept},
         )
     return count
 
@@ -101,7 +111,18 @@ def password_change(*, request: HttpRequest, password: str, actor: Actor) -> Non
             session_key=str(request.session.session_key)
         )
     )
-    audit_write(actor=actor, action="user.password", target=user.username)
+    password_audit(user=user, actor=actor)
+
+
+def password_audit(*, user: User, actor: Actor) -> None:
+    """That a password was replaced; no record knows the old one or the new one."""
+    audit_write(
+        actor=actor,
+        action="user.password",
+        target=user.username,
+        before={"password": "the old one"},
+        after={"password": "a new one"},
+    )
 
 
 def sessions_prune() -> None:

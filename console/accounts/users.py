@@ -20,7 +20,7 @@ from console.accounts.attempts import attempts_clear
 from console.accounts.grants import Role
 from console.accounts.models import User
 from console.accounts.services import password_generate
-from console.accounts.sessions import sessions_revoke
+from console.accounts.sessions import password_audit, sessions_revoke
 from routing.models import Team
 
 
@@ -104,7 +104,13 @@ def user_active_set(*, username: str, active: bool, actor: Actor) -> User:
     user.is_active = active
     user.save(update_fields=["is_active"])
     action = "user.activate" if active else "user.deactivate"
-    audit_write(actor=actor, action=action, target=username)
+    audit_write(
+        actor=actor,
+        action=action,
+        target=username,
+        before={"active": not active},
+        after={"active": active},
+    )
     if not active:
         sessions_revoke(user=user, actor=actor)
     return user
@@ -118,7 +124,7 @@ def user_password_reset(*, username: str, actor: Actor) -> tuple[User, str]:
     user.set_password(password)
     user.save(update_fields=["password"])
     attempts_clear(username=username)
-    audit_write(actor=actor, action="user.password", target=username)
+    password_audit(user=user, actor=actor)
     sessions_revoke(user=user, actor=actor)
     return user, password
 
@@ -127,8 +133,14 @@ def user_password_reset(*, username: str, actor: Actor) -> tuple[User, str]:
 def user_unlock(*, username: str, actor: Actor) -> User:
     """Forget the failed logins of a name."""
     user = _locked(username)
-    if attempts_clear(username=username):
-        audit_write(actor=actor, action="user.unlock", target=username)
+    if failed := attempts_clear(username=username):
+        audit_write(
+            actor=actor,
+            action="user.unlock",
+            target=username,
+            before={"failed_logins": failed},
+            after={"failed_logins": 0},
+        )
     return user
 
 

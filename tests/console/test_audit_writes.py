@@ -23,6 +23,17 @@ from cluster.services import (
     replica_running_set,
     version_create,
 )
+from console.accounts.attempts import attempt_begin
+from console.accounts.models import SignIn, User
+from console.accounts.services import token_issue, token_revoke
+from console.accounts.sessions import session_revoke, sessions_revoke
+from console.accounts.users import (
+    user_active_set,
+    user_add,
+    user_grant,
+    user_password_reset,
+    user_unlock,
+)
 from routing.selectors import route_get
 from routing.services import (
     generation_restore,
@@ -149,6 +160,51 @@ def test_what_is_done_to_teams_and_keys_is_on_record_without_a_secret() -> None:
     kept = json.dumps(list(AuditRecord.objects.values("target", "before", "after")))
     assert text not in kept and text.partition("-")[2][12:] not in kept
     assert key.secret_sha256 not in kept
+
+
+def test_what_is_done_to_people_is_on_record_without_a_password_or_a_token() -> None:
+    with one_record("user.create") as found:
+        user, password = user_add(username="eve", role="viewer", actor=ADA)
+    assert found[0].after == {"role": "viewer", "leads": []}
+    with one_record("user.role") as found:
+        user_grant(username="eve", role="operator", leads=(), actor=ADA)
+    assert found[0].before["role"] == "viewer"
+    with one_record("token.issue") as found:
+        token, text = token_issue(
+            user=User.objects.get(username="eve"), name="ci", actor=ADA, scopes=["read"]
+        )
+    assert found[0].after == {"scopes": ["read"], "expires_at": None}
+    with one_record("token.revoke") as found:
+        token_revoke(token=token, actor=ADA)
+    assert found[0].before == {"scopes": ["read"], "expires_at": None}
+    with one_record("user.password"):
+        user, second = user_password_reset(username="eve", actor=ADA)
+    with one_record("user.deactivate") as found:
+        user_active_set(username="eve", active=False, actor=ADA)
+    assert (found[0].before, found[0].after) == ({"active": True}, {"active": False})
+    with one_record("user.activate"):
+        user_active_set(username="eve", active=True, actor=ADA)
+    attempt_begin(username="eve", address="10.0.0.1")
+    with one_record("user.unlock") as found:
+        user_unlock(username="eve", actor=ADA)
+    assert found[0].before == {"failed_logins": 1}
+    kept = json.dumps(list(AuditRecord.objects.values("target", "before", "after")))
+    assert not [one for one in (password, second, text) if one in kept]
+    assert user.password not in kept and token.secret_sha256 not in kept
+
+
+def test_ended_sessions_are_on_record_with_how_many_remain() -> None:
+    user, _password = user_add(username="eve", role="viewer", actor=ADA)
+    rows = [
+        SignIn.objects.create(user=user, session_key=f"k{n}", address="10.0.0.1")
+        for n in range(4)
+    ]
+    with one_record("session.revoke") as found:
+        session_revoke(sign_in=rows[0], actor=ADA)
+    assert found[0].before == {"address": "10.0.0.1", "agent": ""}
+    with one_record("session.revoke") as found:
+        assert sessions_revoke(user=user, actor=ADA, but="k1") == 2
+    assert (found[0].before, found[0].after) == ({"sessions": 3}, {"sessions": 1})
 
 
 def test_what_changes_nothing_leaves_no_record() -> None:
