@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from string import ascii_uppercase
 
+from django.db.models import QuerySet
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
@@ -28,6 +29,8 @@ from routing.selectors.series import (
 )
 from routing.selectors.usage import ERRORS
 
+# More lines than this hide the chart that they explain.
+MARKS_MOST = 60
 NAMES = ("traffic", "errors", "ttft", "tokens")
 TITLES: dict[str, Promise] = {
     "traffic": gettext_lazy("Traffic by version"),
@@ -66,11 +69,26 @@ def scene_make(model: Model, buckets: Buckets, axis: Axis) -> Scene:
 
 
 def changes(model: Model, buckets: Buckets) -> list[Change]:
-    """Oldest first; of more than there are letters, the newest ones."""
-    found = model_changes(model=model, since=buckets.edges[0], until=buckets.edges[-1])
-    records = list(found[: len(ascii_uppercase)])[::-1]
-    rows = zip(ascii_uppercase, records, history.entries(records), strict=False)
+    """Oldest first; of more than ``MARKS_MOST``, the newest ones."""
+    records = list(_changes(model, buckets)[:MARKS_MOST])[::-1]
+    letters = (letters_of(n) for n in range(len(records)))
+    rows = zip(letters, records, history.entries(records), strict=True)
     return [Change(*row) for row in rows]
+
+
+def changes_older(model: Model, buckets: Buckets) -> int:
+    """How many changes of the span are too many to be marked."""
+    return max(_changes(model, buckets).count() - MARKS_MOST, 0)
+
+
+def _changes(model: Model, buckets: Buckets) -> QuerySet[AuditRecord]:
+    return model_changes(model=model, since=buckets.edges[0], until=buckets.edges[-1])
+
+
+def letters_of(place: int) -> str:
+    """A to Z, then AA, AB and so on."""
+    rest, letter = divmod(place, len(ascii_uppercase))
+    return (letters_of(rest - 1) if rest else "") + ascii_uppercase[letter]
 
 
 def unit(name: str, step: timedelta) -> str:

@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from console.figures import Axis, Chart, Series
 from console.usage_query import COLUMNS, UsageAsked
+from routing.selectors.keys import key_names
 from routing.selectors.usage import (
     UsageFilter,
     UsageRow,
@@ -36,11 +37,24 @@ def charts(asked: UsageAsked, *, now: datetime) -> list[Chart]:
     rows = usage_read(wanted=asked.wanted, group=("day", *group))
     days = _days(asked, rows, timezone.localdate(now, _zone(asked)))
     names = _top(rows, group)
-    return [_chart(name, asked, rows, group, names, days, now) for name in NAMES]
+    titles = {of: of for of in names} | _titles(rows, group, names)
+    return [_chart(name, asked, rows, group, titles, days, now) for name in NAMES]
 
 
 def _name_of(row: UsageRow, group: Sequence[str]) -> str:
     return " / ".join(str(row.of[name]) or _("not known") for name in group)
+
+
+def _titles(
+    rows: list[UsageRow], group: Sequence[str], names: list[str]
+) -> dict[str, str]:
+    """What the series of these names are called: a key by its own name too, where
+    there still is one; its id tells two of one name apart."""
+    if "key" not in group:
+        return {}
+    ids = {of: row.of["key"] for row in rows if (of := _name_of(row, group)) in names}
+    keys = key_names(ids=set(ids.values()))
+    return {of: f"{of} {keys[id_]}" for of, id_ in ids.items() if id_ in keys}
 
 
 def _top(rows: list[UsageRow], group: Sequence[str]) -> list[str]:
@@ -71,7 +85,7 @@ def _chart(
     asked: UsageAsked,
     rows: list[UsageRow],
     group: Sequence[str],
-    names: list[str],
+    titles: dict[str, str],
     days: list[date],
     now: datetime,
 ) -> Chart:
@@ -80,10 +94,10 @@ def _chart(
     for row in rows:
         of = _name_of(row, group)
         used = row.used.tokens if name == "tokens" else row.used.requests
-        sums[of if of in names else others][row.of["day"]] += used
+        sums[of if of in titles else others][row.of["day"]] += used
     series = [
-        Series(of or str(TITLES[name]), [sums[of][day] for day in days], place)
-        for place, of in enumerate([*names, others])
+        Series(title or str(TITLES[name]), [sums[of][day] for day in days], place)
+        for place, (of, title) in enumerate([*titles.items(), (others, others)])
         if of in sums
     ]
     zone = _zone(asked)

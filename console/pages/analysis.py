@@ -66,7 +66,11 @@ def analysis(request: HttpRequest, model: str) -> HttpResponse:
         "zone": str(chosen.zone),
         "since": buckets.edges[0],
         "partial": buckets.is_partial,
-        "changes": model_analysis.changes(row, buckets),
+        "changes": (found := model_analysis.changes(row, buckets)),
+        # Counted only where there may be more.
+        "changes_older": model_analysis.changes_older(row, buckets)
+        if len(found) == model_analysis.MARKS_MOST
+        else 0,
         "places": places(model_analysis.TITLES, units, csv_url, chosen.given),
         "data_url": f"{data_url}?{urlencode(chosen.given)}",
     }

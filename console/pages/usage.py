@@ -18,7 +18,8 @@ from console.csv_file import csv_response
 from console.pages.analysis import chart_csv, charts_response, places
 from console.time_range import time_control, zone_of
 from console.usage_query import COLUMNS, GROUPINGS, SPANS, UsageAsked, usage_asked_read
-from routing.models import ApiKey, UsageHour
+from routing.models import UsageHour
+from routing.selectors.keys import key_names
 from routing.selectors.usage import (
     FIGURES,
     GROUPS,
@@ -60,7 +61,8 @@ def usage(request: HttpRequest) -> HttpResponse:
         rows.sort(key=lambda row: (row.used.tokens, row.used.requests), reverse=True)
     shown = rows if asked.by == "day" else rows[:_ROWS]
     most = max((row.used.tokens for row in shown), default=0)
-    notes = _key_names(shown) if asked.by == "key" else {}
+    keys = {row.of["key"] for row in shown} if asked.by == "key" else set()
+    notes = key_names(ids=keys)
     context: dict[str, Any] = {
         "asked": asked,
         "columns": columns,
@@ -90,12 +92,6 @@ def usage(request: HttpRequest) -> HttpResponse:
         "data_url": f"{reverse('usage-data')}?{asked.query()}",
     }
     return render(request, "usage/index.html", context)
-
-
-def _key_names(rows: list[UsageRow]) -> dict[str, str]:
-    """The names of the keys that there still are, by their public ids."""
-    ids = {row.of["key"] for row in rows}
-    return dict(ApiKey.objects.filter(pk__in=ids).values_list("pk", "name"))
 
 
 def _line(

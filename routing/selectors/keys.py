@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
@@ -66,6 +67,13 @@ def key_get(*, key_id: str, lock: bool = False) -> ApiKey:
     if key is None:
         raise Missing(_("There is no key %(name)s.") % {"name": key_id}, field="key")
     return key
+
+
+def key_names(*, ids: Collection[str]) -> dict[str, str]:
+    """The names of those keys that there still are, by their public ids."""
+    if not ids:
+        return {}
+    return dict(ApiKey.objects.filter(pk__in=ids).values_list("pk", "name"))
 
 
 def key_list_valid() -> QuerySet[ApiKey]:

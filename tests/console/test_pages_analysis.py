@@ -16,6 +16,7 @@ from django.db.models import Sum
 from django.test import Client
 from django.utils import timezone
 
+from console.analysis import MARKS_MOST, letters_of
 from console.figures import _plain
 from routing.contracts.outcome import Ending
 from routing.models import UsageHour
@@ -127,6 +128,24 @@ def test_every_change_of_the_model_is_a_line_with_a_letter(page: Client) -> None
     assert listed.count("<li>") == 4
     assert "changed the weights of qwen" in listed and "v1 90\u00a0%" in listed
     assert "qwen-large" not in listed and "9000" not in listed
+
+
+def test_more_changes_than_letters_are_marked_and_the_rest_is_told(
+    page: Client,
+) -> None:
+    fleet.model_add("qwen", "v1", "v2")
+    for number in range(MARKS_MOST + 4):
+        fleet.weights_give("qwen", {"v1": 5000 + number, "v2": 5000 - number})
+    layout = charts(page, "/models/qwen/analysis.json")["traffic"]["figure"]["layout"]
+    assert [one["text"] for one in layout["annotations"]] == ["A–BH"]
+    text = page.get("/models/qwen/analysis").content.decode()
+    # Beside the weights: the model, its versions and its first generation.
+    assert text.count('class="letter"') == MARKS_MOST
+    assert "older changes of this range are not marked" in text
+
+
+def test_letters_go_on_after_z() -> None:
+    assert [letters_of(n) for n in (0, 25, 26, 51, 52)] == ["A", "Z", "AA", "AZ", "BA"]
 
 
 def test_an_empty_range_says_so_and_hostile_values_are_named(page: Client) -> None:
