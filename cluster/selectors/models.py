@@ -3,7 +3,7 @@ from __future__ import annotations
 from django.utils.translation import gettext as _
 
 from cluster.errors import Missing
-from cluster.models import Model, Version
+from cluster.models import Model, Replica, Version
 from cluster.selectors.names import name_possible
 
 
@@ -24,3 +24,8 @@ def version_get(*, model: Model, name: str) -> Version:
             _("The model has no version %(name)s.") % {"name": name}, field="version"
         )
     return version
+
+
+def model_has_run(*, model: Model) -> bool:
+    """Whether it has or ever had a replica, so that requests on record may name it."""
+    return Replica.objects.filter(version__model=model).exists()

@@ -10,8 +10,9 @@ from django.utils.translation import gettext_lazy
 from cluster.actor import Actor
 from cluster.announce import announce_inventory
 from cluster.errors import Refused
-from cluster.models import Engine, Kind, Model, Replica, Version
+from cluster.models import Engine, Kind, Model, Version
 from cluster.models.model import name_validator
+from cluster.selectors.models import model_has_run
 from cluster.services.audit import audit_write
 
 _PARAMS_BYTES = 16_384
@@ -90,7 +91,7 @@ def model_update(
 @transaction.atomic
 def model_delete(*, model: Model, actor: Actor) -> None:
     """Delete a model that never had a replica, with its versions and its route."""
-    if Replica.objects.filter(version__model=model).exists():
+    if model_has_run(model=model):
         raise Refused(
             _("The model has replicas, or had some whose requests are on record."),
             code="in_use",

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from cluster.errors import Refused
 from cluster.models import Model
-from cluster.selectors.models import model_get
+from cluster.selectors.models import model_get, model_has_run
 from cluster.services import model_delete, model_update
 from console.api.etags import etag_of
 from console.conflict import Difference, differences
@@ -109,5 +109,6 @@ def _page(
         "conflict": status == 409,
         "versions": list(row.versions.order_by("id").values_list("name", flat=True)),
         "wrong": wrong,
+        "has_run": model_has_run(model=row),
     }
     return render(request, "models/model_edit.html", context, status=status)

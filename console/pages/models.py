@@ -23,6 +23,7 @@ from cluster.services import model_create, version_create
 from console import history
 from console.measured import check_mark, checks
 from console.pages import actor_of, refusal_add
+from console.pages.once import once_repeated, once_token
 from console.pages.overview import model_rows
 from console.shares import slices
 from console.status import model_mark, version_mark
@@ -203,6 +204,8 @@ def call_example(request: HttpRequest, row: ModelRow) -> str:
 def model_new(request: HttpRequest) -> HttpResponse:
     form = ModelForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
+        if once_repeated(request):
+            return redirect("model", model=form.cleaned_data["name"])
         try:
             row = model_create(**form.cleaned_data, actor=actor_of(request))
         except Refused as refusal:
@@ -211,7 +214,8 @@ def model_new(request: HttpRequest) -> HttpResponse:
             messages.success(request, _("The model exists. Now it needs a version."))
             return redirect("version-new", model=row.name)
     status = 422 if form.errors else 200
-    return render(request, "models/model_new.html", {"form": form}, status=status)
+    context = {"form": form, "once": once_token(request)}
+    return render(request, "models/model_new.html", context, status=status)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -226,6 +230,8 @@ def version_new(request: HttpRequest, model: str) -> HttpResponse:
         request.POST or None, initial=version_initial(source) if source else None
     )
     if request.method == "POST" and form.is_valid():
+        if once_repeated(request):
+            return redirect("model", model=view.model.name)
         try:
             version = version_create(
                 model=view.model, **form.cleaned_data, actor=actor_of(request)
@@ -237,6 +243,11 @@ def version_new(request: HttpRequest, model: str) -> HttpResponse:
                 request, _("Version %(name)s exists.") % {"name": version.name}
             )
             return redirect("model", model=view.model.name)
-    context = {"form": form, "view": view, "source": source}
+    context = {
+        "form": form,
+        "view": view,
+        "source": source,
+        "once": once_token(request),
+    }
     status = 422 if form.errors else 200
     return render(request, "models/version_new.html", context, status=status)

@@ -1,10 +1,12 @@
-"""A form that acts once: reloading its answer must not issue a second secret."""
+"""A form that acts once: sent again, it makes nothing a second time."""
 
 from __future__ import annotations
 
 import secrets
 
+from django.contrib import messages
 from django.http import HttpRequest
+from django.utils.translation import gettext as _
 
 _SESSION_KEY = "forms_once"
 # Forms that were opened and left; the oldest are forgotten.
@@ -26,4 +28,13 @@ def once_use(request: HttpRequest) -> bool:
     if token not in opened:
         return False
     request.session[_SESSION_KEY] = [other for other in opened if other != token]
+    return True
+
+
+def once_repeated(request: HttpRequest) -> bool:
+    """Whether this very form made something before; says so to whoever sent it. A form
+    that carries no token comes from no page of ours and is taken as it is."""
+    if not request.POST.get("once") or once_use(request):
+        return False
+    messages.info(request, _("That form was sent before: nothing was made twice."))
     return True

@@ -38,6 +38,7 @@ from cluster.services.running import DRAIN_DEADLINE_S
 from console import history
 from console.live.readings import Values, reading_read, readings_read
 from console.pages import actor_of, is_poll, refusal_add
+from console.pages.once import once_repeated, once_token
 from console.pages.replica_actions import VERBS, cut_done
 from console.pages.replica_live import actions_context, live_context
 from console.pages.undo import undo_offer
@@ -263,6 +264,8 @@ def replica_new(request: HttpRequest) -> HttpResponse:
     assert isinstance(field, forms.ChoiceField)
     field.choices = choices
     if request.method == "POST" and form.is_valid():
+        if once_repeated(request):
+            return redirect("replicas")
         try:
             row = replica_create(
                 version=Version.objects.select_related("model").get(
@@ -277,6 +280,10 @@ def replica_new(request: HttpRequest) -> HttpResponse:
         else:
             messages.success(request, _("Replica %(id)s was added.") % {"id": row.id})
             return redirect("replica", replica_id=row.id)
-    context = {"form": form, "has_versions": bool(choices)}
+    context = {
+        "form": form,
+        "has_versions": bool(choices),
+        "once": once_token(request),
+    }
     status = 422 if form.errors else 200
     return render(request, "replicas/replica_new.html", context, status=status)

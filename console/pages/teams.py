@@ -19,6 +19,7 @@ from cluster.errors import Refused
 from console import history
 from console.pages import actor_of, refusal_add
 from console.pages.keys import key_rows
+from console.pages.once import once_repeated, once_token
 from console.pages.undo import undo_offer
 from console.status import Mark
 from routing.models import Team
@@ -58,6 +59,7 @@ def team(request: HttpRequest, slug: str) -> HttpResponse:
         "mark": team_mark(row),
         "page": key_rows(request, KeyFind(team=row)),
         "live_keys": key_count_live(team=row),
+        "today": usage_lately(team=row.slug, days=1),
         "confirm": request.GET.get("confirm", ""),
         "used": usage_lately(team=row.slug),
         "changes": history.recent(row.slug, "team"),
@@ -69,6 +71,8 @@ def team(request: HttpRequest, slug: str) -> HttpResponse:
 def team_new(request: HttpRequest) -> HttpResponse:
     form = TeamForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
+        if once_repeated(request):
+            return redirect("team", slug=form.cleaned_data["slug"])
         try:
             row = team_create(**form.cleaned_data, actor=actor_of(request))
         except Refused as refusal:
@@ -77,7 +81,8 @@ def team_new(request: HttpRequest) -> HttpResponse:
             messages.success(request, _("The team exists. Now it needs a key."))
             return redirect("team", slug=row.slug)
     status = 422 if form.errors else 200
-    return render(request, "teams/team_new.html", {"form": form}, status=status)
+    context = {"form": form, "once": once_token(request)}
+    return render(request, "teams/team_new.html", context, status=status)
 
 
 @require_POST

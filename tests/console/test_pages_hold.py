@@ -10,7 +10,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from cluster.health import Probe
-from cluster.models import Model, Version
+from cluster.models import AuditRecord, Model, Version
 from cluster.services import version_create
 from routing.services import key_issue, team_create
 from tests import fleet
@@ -112,9 +112,9 @@ def more_keys(_model: Model) -> None:
         ("/models/qwen3-8b/traffic", more_versions, 18),
         ("/replicas", more_replicas, 12),
         ("/replicas/qwen3-8b-v1-1", more_replicas, 14),
-        ("/new/replica", more_models, 10),
+        ("/new/replica", more_models, 12),
         ("/teams", more_keys, 6),
-        ("/teams/search", more_keys, 10),
+        ("/teams/search", more_keys, 11),
         ("/keys?q=k", more_keys, 8),
         ("/gateways", more_generations, 8),
     ],
@@ -127,3 +127,34 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(
     grow(model)
     many = query_count(page, address)
     assert many == few <= most
+
+
+FORMS = (
+    ("/new/team", {"slug": "search", "name": "Search"}, "/teams/search"),
+    ("/new/model", {"name": "qwen", "kind": "chat"}, "/models/qwen"),
+    (
+        "/models/bge/new-version",
+        {"name": "v2", "engine": "generic", "served_name": "bge"},
+        "/models/bge",
+    ),
+    ("/new/replica", {"address": "http://10.0.0.9:8000"}, "/replicas"),
+)
+
+
+@pytest.mark.parametrize(("address", "values", "shown"), FORMS)
+def test_a_form_sent_twice_makes_one_thing_and_leads_to_it(
+    page: Client, address: str, values: dict[str, str], shown: str
+) -> None:
+    model = fleet.model_add("bge", "v1")
+    if address == "/new/replica":
+        values = values | {"version": str(model.versions.get().pk)}
+    opened = page.get(address).context["once"]
+    first = page.post(address, values | {"once": opened})
+    records = AuditRecord.objects.count()
+    second = page.post(address, values | {"once": opened}, follow=True)
+    assert first.status_code == 302 and second.redirect_chain == [(shown, 302)]
+    assert "nothing was made twice" in second.content.decode()
+    assert AuditRecord.objects.count() == records
+    # The same again from a fresh form is meant so, and told what is wrong with it.
+    fresh = page.get(address).context["once"]
+    assert page.post(address, values | {"once": fresh}).status_code == 422

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import time
 from datetime import timedelta
 
 import pytest
@@ -11,7 +12,7 @@ from console.key_mark import key_mark
 from routing.contracts.keys import key_hash
 from routing.models import ApiKey, Team
 from routing.services import key_issue
-from tests import fleet
+from tests import fleet, outcomes
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -119,7 +120,9 @@ def test_a_key_is_revoked_after_a_question_that_says_when_it_was_used(
 
 
 def test_a_team_is_disabled_and_enabled(page: Client, team: Team) -> None:
+    outcomes.count([outcomes.outcome(time.time(), team="search") for _n in range(3)])
     asked = page.get("/teams/search?confirm=disable").content.decode()
+    assert "The team made 3 requests today." in asked
     assert "1 key stops working." in asked
     page.post("/teams/search/disable")
     text = page.get("/teams/search").content.decode()
