@@ -41,6 +41,7 @@ class _Release:
     artifact: str = ""
     params: dict[str, dict[str, Any]] = field(default_factory=dict)
     about: str = ""
+    differs: dict[str, str] = field(default_factory=dict)
 
 
 _REAL = _Release(
@@ -52,6 +53,10 @@ _REAL = _Release(
         "v2": {"ctx-size": 8192, "parallel": 2, "threads": 1, "cache-reuse": 64},
     },
     about="SmolLM2 135M Instruct on llama.cpp, one CPU thread a replica.",
+    differs={
+        "v1": "A context of 4,096 tokens.",
+        "v2": "A context of 8,192 tokens, and it takes up prompts that it knows.",
+    },
 )
 
 _MOCK_COMMAND = (
@@ -65,6 +70,10 @@ _MOCK = _Release(
         "v2": {"command": f"{_MOCK_COMMAND} --gap-ms 20"},
     },
     about="Mock engine: this platform has no llama.cpp wheel. The text is made up.",
+    differs={
+        "v1": "Mock engine, as fast as it can.",
+        "v2": "Mock engine, a token every 20 ms.",
+    },
 )
 
 
@@ -110,7 +119,7 @@ def _model_seed(release: _Release) -> None:
             served_name=release.served_name,
             artifact=release.artifact,
             params=release.params[name],
-            description=release.about,
+            description=release.differs[name],
             actor=ACTOR,
         )
         for _number in range(count):

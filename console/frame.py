@@ -98,6 +98,7 @@ def frame(request: HttpRequest) -> dict[str, Any]:
         "request_id": request_id(),
         "now_ms": time.time_ns() // 1_000_000,
         "nav": nav_items(request),
+        "leads": sorted(grant_of(request).leads),
         "help_chapter": _help_chapter(request),
         # Called only by templates that show them.
         "notices": notices,

@@ -23,11 +23,13 @@ _ILL = ("err", "warn", "stale")
 
 
 class Need(NamedTuple):
-    """``what`` is the thing, ``mark`` its state and why, ``url`` where to look."""
+    """``what`` is the thing, ``mark`` its state and why, ``url`` where to look;
+    ``since`` in Unix seconds, 0 when nobody knows."""
 
     what: str
     mark: Mark
     url: str
+    since: float = 0.0
 
 
 def needs(views: list[ModelView]) -> list[Need]:
@@ -56,7 +58,7 @@ def _replicas(views: list[ModelView]) -> Iterator[Need]:
                 mark = state_mark(one.state)
                 if one.state is not None and mark.token in _ILL:
                     url = reverse("replica", args=[one.replica.id])
-                    yield Need(one.replica.id, mark, url)
+                    yield Need(one.replica.id, mark, url, one.state.since)
 
 
 def _nodes() -> Iterator[Need]:

@@ -23,6 +23,7 @@ from django.views.decorators.http import (
 from cluster.errors import Missing, Refused
 from console import history
 from console.accounts.grants import Scope, grant_of
+from console.base_url import base_url
 from console.conflict import Difference, differences
 from console.key_mark import key_etag, key_mark
 from console.key_paging import cursor_read, cursor_write
@@ -129,11 +130,26 @@ def key_new(request: HttpRequest, slug: str) -> HttpResponse:
         except Refused as refusal:
             refusal_add(form, refusal)
         else:
-            context = {"team": team, "key": key, "secret": text}
+            context = {
+                "team": team,
+                "key": key,
+                "secret": text,
+                "env": env_lines(request, text),
+            }
             return render(request, "keys/issued.html", context)
     context = {"form": form, "team": team, "once": once_token(request)}
     status = 422 if form.errors else 200
     return render(request, "keys/new.html", context, status=status)
+
+
+def env_lines(request: HttpRequest, secret: str) -> str:
+    """What an OpenAI client reads from its environment, and the name that the examples
+    of this console use."""
+    return (
+        f"OPENAI_BASE_URL={base_url(request)}\n"
+        f"OPENAI_API_KEY={secret}\n"
+        f"SLUICE_KEY={secret}"
+    )
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

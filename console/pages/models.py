@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from django import forms
-from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -21,6 +20,7 @@ from cluster.models import Model as ModelRow
 from cluster.selectors import engine_releases
 from cluster.services import model_create, version_create
 from console import history
+from console.base_url import base_url
 from console.measured import check_mark, checks
 from console.pages import actor_of, refusal_add
 from console.pages.once import once_repeated, once_token
@@ -178,10 +178,6 @@ def model(request: HttpRequest, model: str) -> HttpResponse:
 
 def call_example(request: HttpRequest, row: ModelRow) -> str:
     """A command that calls the model; the key is a placeholder, never a real one."""
-    host, port = settings.GATEWAY_BIND
-    if host in ("0.0.0.0", "::"):
-        host = request.get_host().rpartition(":")[0] or request.get_host()
-    host = f"[{host}]" if ":" in host and not host.startswith("[") else host
     body: dict[str, Any] = {"model": row.name}
     match row.kind:
         case Kind.CHAT:
@@ -193,7 +189,7 @@ def call_example(request: HttpRequest, row: ModelRow) -> str:
         case _:
             body["prompt"] = "Hello"
     return (
-        f"curl http://{host}:{port}/v1/{_PATHS[Kind(row.kind)]} \\\n"
+        f"curl {base_url(request)}/{_PATHS[Kind(row.kind)]} \\\n"
         '  -H "Authorization: Bearer $SLUICE_KEY" \\\n'
         '  -H "Content-Type: application/json" \\\n'
         f"  -d '{json.dumps(body)}'"

@@ -39,6 +39,7 @@ from console.time_range import time_control, zone_of
 from console.waterfall import phases, ticks
 from routing.contracts.outcome import Outcome
 from routing.models import ApiKey, OutcomeRecord, Team
+from routing.selectors.keys import key_names
 from routing.selectors.outcomes import (
     Found,
     id_moment,
@@ -76,11 +77,13 @@ _DAY_MS = 86_400_000.0
 
 @dataclass(frozen=True)
 class Row:
-    """``outcome`` is None when the row was written by another release."""
+    """``outcome`` is None when the row was written by another release; ``key`` is the
+    key's name, empty where it is gone."""
 
     record: OutcomeRecord
     outcome: Outcome | None
     mark: Mark
+    key: str
 
 
 @require_safe
@@ -126,9 +129,10 @@ def _page(
     else:
         older = below
         newer = found.reached or above
+    keys = key_names(ids={record.key for record in found.rows if record.key})
     return {
         "asked": asked,
-        "rows": [_row(record) for record in found.rows],
+        "rows": [_row(record, keys.get(record.key, "")) for record in found.rows],
         "is_first_page": first_page,
         "reached": id_moment(found.reached) if found.reached and not after else None,
         "older": asked.query(before=older.hex) if older else "",
@@ -138,8 +142,8 @@ def _page(
     }
 
 
-def _row(record: OutcomeRecord) -> Row:
-    return Row(record, outcome_read(record), ending_mark(record.ending))
+def _row(record: OutcomeRecord, key: str) -> Row:
+    return Row(record, outcome_read(record), ending_mark(record.ending), key)
 
 
 def _controls(asked: Asked) -> dict[str, Any]:

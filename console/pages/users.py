@@ -185,7 +185,9 @@ def _password_show(request: HttpRequest, person: User, password: str) -> HttpRes
     context = {
         "title": _("The new password"),
         "label": person.username,
-        "lead": _("Hand it over in person; it can be changed under the own name."),
+        "lead": _(
+            "Hand it over in person. Whoever has it changes it on their profile page."
+        ),
         "secret": password,
         "back": reverse("user", args=[person.username]),
     }

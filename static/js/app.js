@@ -6,6 +6,7 @@ import "./dialog.js";
 import "./forms.js";
 import "./keys.js";
 import "./live.js";
+import "./rail.js";
 import "./refresh.js";
 import "./seek.js";
 import "./time.js";

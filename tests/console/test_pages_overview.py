@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 
 import pytest
@@ -11,6 +12,7 @@ from django.utils import timezone
 from cluster.health import Probe
 from cluster.models import Version
 from cluster.services import replica_create
+from console.accounts.models import User
 from routing.models import TrafficMinute, UsageHour
 from routing.selectors.pulse import pulse_list
 from routing.services import key_issue, team_create
@@ -194,3 +196,21 @@ def test_without_redis_every_page_answers_and_says_unknown(page: Client) -> None
         assert response.status_code == 200, address
         assert "Redis does not answer." in response.content.decode(), address
     assert "Unknown" in text_of(page, "/replicas")
+
+
+def test_who_leads_a_team_is_led_to_it(user: User, page: Client) -> None:
+    assert "You lead:" not in page.get("/").content.decode()
+    team, _key = fleet.team_with_key("search")
+    User.objects.filter(pk=user.pk).update(role="viewer")
+    assert "read only" in page.get("/").content.decode()
+    user.leads.add(team)
+    text = page.get("/").content.decode()
+    assert "You lead:" in text and 'href="/teams/search"' in text
+    assert "team lead" in text and "read only" not in text
+
+
+def test_what_needs_somebody_says_since_when(page: Client) -> None:
+    model = fleet.model_add("qwen", "v1")
+    replica = fleet.replica_add(model, "v1", 8001, probe=Probe.DOWN)
+    need = next(one for one in page.get("/").context["needs"] if one.what == replica.id)
+    assert time.time() - 70 < need.since < time.time() - 60

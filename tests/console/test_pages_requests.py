@@ -392,3 +392,12 @@ def test_the_list_works_while_redis_is_away(page: Client, redis_away: None) -> N
     assert ids_of(text_of(page)) == [one]
     assert "Completed" in text_of(page, f"/requests/{one}")
     assert "What is known" in text_of(page, f"/requests/{'0' * 32}", 404)
+
+
+def test_a_key_is_called_by_its_name_as_long_as_there_is_one(page: Client) -> None:
+    _team, key = fleet.team_with_key("search")
+    outcomes.keep(outcomes.outcome(team="search", key=key.id))
+    outcomes.keep(outcomes.outcome(team="search", key="gone"))
+    text = page.get("/requests").content.decode()
+    assert f'<bdi title="{key.id}">nightly-report</bdi>' in text
+    assert "<code>gone</code>" in text

@@ -65,6 +65,12 @@ def test_a_key_is_shown_once_and_stored_as_a_hash_only(
     for address in ("/teams/search", "/teams", "/"):
         assert not KEY.search(page.get(address).content.decode())
     assert secret[0] not in str(dict(page.session))
+    lines = response.context["env"].splitlines()
+    assert lines == [
+        "OPENAI_BASE_URL=http://127.0.0.1:8080/v1",
+        f"OPENAI_API_KEY={secret[0]}",
+        f"SLUICE_KEY={secret[0]}",
+    ]
 
 
 def test_sending_the_form_again_issues_no_second_key(page: Client, team: Team) -> None:
