@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import threading
+from datetime import timedelta
+from io import StringIO
 
 import pytest
+from django.contrib.sessions.models import Session
+from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test import Client
+from django.utils import timezone
 
 from cluster.actor import Actor
 from cluster.errors import Refused
 from cluster.models import AuditRecord
+from console.accounts.attempts import (
+    ADDRESS_MOST,
+    LOCKED_FOR,
+    PAIR_MOST,
+    attempt_begin,
+)
 from console.accounts.grants import Role
-from console.accounts.models import SignIn, User
+from console.accounts.models import LoginAttempt, SignIn, User
+from console.accounts.tasks import sessions_prune_task
 from console.accounts.users import user_add, user_grant
 from tests.console.api import Api, read
 
@@ -148,3 +160,65 @@ def test_two_admins_who_demote_each_other_leave_one() -> None:
     for thread in threads:
         thread.join(30)
     assert User.objects.filter(role=Role.ADMIN.value).count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_many_guesses_at_once_no_more_are_let_through_than_one_by_one() -> None:
+    User.objects.create_user("ada", password="correct horse")
+    gate = threading.Barrier(12)
+    let_in: list[bool] = []
+
+    def guess() -> None:
+        try:
+            gate.wait(10)
+            begun = attempt_begin(username="ada", address="10.0.0.9")
+            let_in.append(isinstance(begun, LoginAttempt))
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=guess) for _n in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert (let_in.count(True), let_in.count(False)) == (PAIR_MOST, 12 - PAIR_MOST)
+    assert LoginAttempt.objects.count() == PAIR_MOST
+
+
+def test_an_address_that_tries_many_names_is_stopped() -> None:
+    guesser = Client()
+    codes = [
+        guesser.post("/login", {"username": f"n{n}", "password": "x"}).status_code
+        for n in range(ADDRESS_MOST + 1)
+    ]
+    assert codes == [200] * ADDRESS_MOST + [429]
+
+
+def test_sessions_and_guesses_that_mean_nothing_any_more_are_forgotten(
+    user: User,
+) -> None:
+    live, dead = (_log_in("ada", "correct horse") for _n in range(2))
+    gone = Session.objects.get(session_key=dead.session.session_key)
+    Session.objects.filter(pk=gone.pk).update(expire_date=timezone.now() - timedelta(1))
+    LoginAttempt.objects.create(name_sha256="a" * 64, address="10.0.0.1")
+    LoginAttempt.objects.create(name_sha256="b" * 64, address="10.0.0.1")
+    LoginAttempt.objects.filter(name_sha256="a" * 64).update(
+        at=timezone.now() - 3 * LOCKED_FOR
+    )
+    sessions_prune_task()
+    kept = SignIn.objects.values_list("session_key", flat=True)
+    assert list(kept) == [live.session.session_key]
+    assert LoginAttempt.objects.get().name_sha256 == "b" * 64
+    assert live.get("/profile").status_code == 200
+
+
+def test_the_command_adds_a_person_who_can_log_in() -> None:
+    out = StringIO()
+    call_command("user_add", "eve", "--role", "operator", stdout=out)
+    head, password = out.getvalue().strip().split(": ")
+    assert head == "eve (operator)"
+    assert _log_in("eve", password).get("/profile").status_code == 200
+    with pytest.raises(CommandError, match="already exists"):
+        call_command("user_add", "eve", stdout=out)
+    record = AuditRecord.objects.get(action="user.create", target="eve")
+    assert record.actor_kind == "command" and password not in str(record.after)
