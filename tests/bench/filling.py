@@ -315,5 +315,9 @@ def _audit(dice: random.Random) -> AuditRecord:
         actor_address="10.0.0.9",
         action="key.issue",
         target=f"{dice.randrange(10**12):012d}",
-        after={"name": "nightly-report", "team": "team-1"},
+        after={
+            "name": "nightly-report",
+            "team": "team-1",
+            "models": [f"model-{n}" for n in range(40)],
+        },
     )
