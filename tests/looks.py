@@ -71,13 +71,16 @@ class Look(NamedTuple):
     def ask(self, client: Client) -> HttpResponseBase:
         """By somebody who is logged in, but for the login itself."""
         if self.route == "login":
-            client = Client(**client.defaults)
+            defaults, client = client.defaults, Client()
+            client.defaults.update(defaults)
         headers = {"HX-Request": "true"} if self.poll else {}
         return client.get(self.address, headers=headers)
 
 
 def look(route: str, *args: str, poll: bool = False, **query: str) -> Look:
-    return Look(route, args, tuple(query.items()), poll)
+    """A name in the query may end in a line that it has not: ``from_``."""
+    found = tuple((name.rstrip("_"), value) for name, value in query.items())
+    return Look(route, args, found, poll)
 
 
 def routes() -> set[str]:
@@ -113,10 +116,11 @@ def _fleet(cast: Cast) -> list[Look]:
         look("traffic", model),
         look("traffic", model, poll=True),
         look("route-history", model),
-        look("route-history", model, **{"from": "1", "to": "2"}),
+        look("route-history", model, from_="1", to="2"),
         look("route-history", model, restore="1"),
+        look("route-settings", model),
         look("version-new", model),
-        look("version-new", model, **{"from": cast.version}),
+        look("version-new", model, from_=cast.version),
         look("model-new"),
         look("nodes"),
         look("nodes", poll=True),
