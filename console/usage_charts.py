@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta, tzinfo
 
 from django.utils import timezone
@@ -15,8 +16,8 @@ from console.figures import Axis, Chart, Series
 from console.usage_query import COLUMNS, UsageAsked
 from routing.selectors.keys import key_names
 from routing.selectors.usage import (
-    UsageFilter,
     UsageRow,
+    Used,
     usage_read,
     usage_sum,
     usage_total,
@@ -32,38 +33,58 @@ _DAYS_MOST = 800
 _DAY = timedelta(days=1)
 
 
+@dataclass(frozen=True)
+class _Found:
+    """``of`` holds the names with the most tokens, the most first, each with its days;
+    ``total`` all days, ``more`` whether there are further names."""
+
+    total: list[UsageRow]
+    of: dict[str, list[UsageRow]]
+    more: bool
+    before: Used | None
+
+
 def charts(asked: UsageAsked, *, now: datetime) -> list[Chart]:
+    found = _read(asked)
+    days = _days(asked, found.total, timezone.localdate(now, _zone(asked)))
+    return [_chart(name, asked, found, days, now) for name in NAMES]
+
+
+def _read(asked: UsageAsked) -> _Found:
+    """Days are read of the names that get a colour only: there may be thousands."""
+    total = usage_read(wanted=asked.wanted, group=("day",))
     group = tuple(name for name in COLUMNS[asked.by] if name != "day")
-    rows = usage_read(wanted=asked.wanted, group=("day", *group))
-    days = _days(asked, rows, timezone.localdate(now, _zone(asked)))
-    names = _top(rows, group)
-    titles = {of: of for of in names} | _titles(rows, group, names)
-    return [_chart(name, asked, rows, group, titles, days, now) for name in NAMES]
+    if not group:
+        return _Found(total, {"": total}, False, _before(asked))
+    rows = usage_read(wanted=asked.wanted, group=group)
+    # A request counts a little, so that names without tokens are in order too.
+    rows.sort(key=lambda row: -(row.used.tokens * 1000 + row.used.requests))
+    of: dict[str, list[UsageRow]] = {_name_of(row, group): [] for row in rows[:_TOP]}
+    for row in usage_read(
+        wanted=asked.wanted, group=("day", *group), only=[r.of for r in rows[:_TOP]]
+    ):
+        of[_name_of(row, group)].append(row)
+    titled = _titled(of, rows[:_TOP], group)
+    return _Found(total, titled, len(rows) > _TOP, _before(asked))
+
+
+def _titled(
+    of: dict[str, list[UsageRow]], top: list[UsageRow], group: Sequence[str]
+) -> dict[str, list[UsageRow]]:
+    """What the series are called: a key by its own name too, where there still is one;
+    its id tells two of one name apart."""
+    if "key" not in group:
+        return of
+    ids = {_name_of(row, group): row.of["key"] for row in top}
+    keys = key_names(ids=set(ids.values()))
+    return {
+        f"{name} {keys[ids[name]]}" if ids[name] in keys else name: rows
+        for name, rows in of.items()
+    }
 
 
 def _name_of(row: UsageRow, group: Sequence[str]) -> str:
     return " / ".join(str(row.of[name]) or _("not known") for name in group)
-
-
-def _titles(
-    rows: list[UsageRow], group: Sequence[str], names: list[str]
-) -> dict[str, str]:
-    """What the series of these names are called: a key by its own name too, where
-    there still is one; its id tells two of one name apart."""
-    if "key" not in group:
-        return {}
-    ids = {of: row.of["key"] for row in rows if (of := _name_of(row, group)) in names}
-    keys = key_names(ids=set(ids.values()))
-    return {of: f"{of} {keys[id_]}" for of, id_ in ids.items() if id_ in keys}
-
-
-def _top(rows: list[UsageRow], group: Sequence[str]) -> list[str]:
-    """The names with the most tokens, the most first."""
-    tokens: Counter[str] = Counter()
-    for row in rows:
-        # A request counts a little, so that names without tokens are in order too.
-        tokens[_name_of(row, group)] += row.used.tokens * 1000 + row.used.requests
-    return [name for name, _n in tokens.most_common(_TOP)]
 
 
 def _zone(asked: UsageAsked) -> tzinfo:
@@ -83,23 +104,22 @@ def _days(asked: UsageAsked, rows: list[UsageRow], today: date) -> list[date]:
 def _chart(
     name: str,
     asked: UsageAsked,
-    rows: list[UsageRow],
-    group: Sequence[str],
-    titles: dict[str, str],
+    found: _Found,
     days: list[date],
     now: datetime,
 ) -> Chart:
-    sums: dict[str, Counter[date]] = defaultdict(Counter)
-    others = _("others")
-    for row in rows:
-        of = _name_of(row, group)
-        used = row.used.tokens if name == "tokens" else row.used.requests
-        sums[of if of in titles else others][row.of["day"]] += used
+    used = {of: _by_day(name, rows) for of, rows in found.of.items()}
     series = [
-        Series(title or str(TITLES[name]), [sums[of][day] for day in days], place)
-        for place, (of, title) in enumerate([*titles.items(), (others, others)])
-        if of in sums
+        Series(of or str(TITLES[name]), [sums[day] for day in days], place)
+        for place, (of, sums) in enumerate(used.items())
     ]
+    if found.more:
+        rest = _by_day(name, found.total)
+        for sums in used.values():
+            rest.subtract(sums)
+        # What was counted between two reads is nobody's.
+        values = [max(rest[day], 0) for day in days]
+        series.append(Series(_("others"), values, _TOP))
     zone = _zone(asked)
     starts = [datetime.combine(day, time(), zone) for day in days]
     return Chart(
@@ -110,9 +130,17 @@ def _chart(
         axis=Axis(starts, starts[-1] + _DAY, _DAY, now, zone),
         series=series,
         time_word=_("Day"),
-        summary=_summary(name, rows),
-        note=_before(name, asked, rows),
+        summary=_summary(name, found.total),
+        note=_compared(name, found),
     )
+
+
+def _by_day(name: str, rows: list[UsageRow]) -> Counter[date]:
+    return Counter({row.of["day"]: _figure(name, row.used) for row in rows})
+
+
+def _figure(name: str, used: Used) -> int:
+    return used.tokens if name == "tokens" else used.requests
 
 
 def _summary(name: str, rows: list[UsageRow]) -> str:
@@ -124,23 +152,22 @@ def _summary(name: str, rows: list[UsageRow]) -> str:
     return ngettext("%(n)s request.", "%(n)s requests.", n) % {"n": f"{n:,}"}
 
 
-def _before(name: str, asked: UsageAsked, rows: list[UsageRow]) -> str:
-    """The same number of days right before; nothing where these cannot be counted."""
+def _before(asked: UsageAsked) -> Used | None:
+    """The same number of days right before; None where these cannot be counted."""
     wanted = asked.wanted
     length = wanted.last - wanted.first + _DAY
     if length > timedelta(days=_DAYS_MOST) or wanted.first - date.min < length:
+        return None
+    first, last = wanted.first - length, wanted.first - _DAY
+    return usage_total(wanted=replace(wanted, first=first, last=last))
+
+
+def _compared(name: str, found: _Found) -> str:
+    if found.before is None:
         return ""
-    earlier = UsageFilter(
-        first=wanted.first - length,
-        last=wanted.first - _DAY,
-        zone=wanted.zone,
-        **{n: getattr(wanted, n) for n in ("team", "key", "model", "version")},
-    )
-    before = usage_total(wanted=earlier)
-    used = usage_sum(rows)
-    old = before.tokens if name == "tokens" else before.requests
-    new = used.tokens if name == "tokens" else used.requests
+    old = _figure(name, found.before)
     if not old:
         return _("The same number of days before: none.")
+    new = _figure(name, usage_sum(found.total))
     values = {"n": f"{old:,}", "change": f"{(new - old) / old:+.0%}"}
     return _("The same number of days before: %(n)s; this is %(change)s.") % values

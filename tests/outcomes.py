@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -20,7 +20,7 @@ from routing.contracts.outcome import (
     Why,
     outcome_encode,
 )
-from routing.models import OutcomeRecord, UsageHour
+from routing.models import OutcomeRecord, UsageDay, UsageHour
 
 _made = iter(range(1, 10**9))
 
@@ -200,3 +200,16 @@ def count(outcomes: Iterable[Outcome]) -> None:
         )
         for name, total in hours.items()
     )
+    _days_count(hours)
+
+
+def _days_count(hours: Mapping[tuple[Any, ...], list[int]]) -> None:
+    """The same by days of UTC, on top of what is there."""
+    for (hour, *names), total in hours.items():
+        where = dict(
+            zip(("team", "key", "model", "version", "ending"), names, strict=True)
+        )
+        row, _new = UsageDay.objects.get_or_create(day=hour.date(), **where)
+        for name, value in zip(Figures._fields, total, strict=True):
+            setattr(row, name, getattr(row, name) + value)
+        row.save()

@@ -26,6 +26,11 @@ class AuditRecord(models.Model):
             models.Index(fields=["target", "-id"]),
             models.Index(fields=["actor_name", "-id"], name="audit_by_actor"),
             models.Index(fields=["action", "-id"], name="audit_by_action"),
+            # All that a search for a text looks at: what a record holds is long.
+            models.Index(
+                fields=["-id", "actor_name", "action", "target", "actor_address"],
+                name="audit_text",
+            ),
         ]
 
     def __str__(self) -> str:

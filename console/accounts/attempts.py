@@ -7,6 +7,8 @@ right, so that many at once count as many.
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from django.db import connection, transaction
@@ -46,10 +48,24 @@ def attempts_clear(*, username: str, address: str | None = None) -> int:
 
 def locked_until(*, username: str) -> datetime | None:
     """Until when the name is locked from one address at least."""
-    rows = LoginAttempt.objects.filter(name_sha256=_hash(username), at__gte=_horizon())
-    addresses = rows.order_by().values_list("address", flat=True).distinct()
-    ends = [_locked_until(rows.filter(address=one), PAIR_MOST) for one in addresses]
-    return max((end for end in ends if end), default=None)
+    return locked_among([username]).get(username)
+
+
+def locked_among(usernames: Collection[str]) -> dict[str, datetime]:
+    """Those of the names that are locked from one address at least, and until when."""
+    names = {_hash(name): name for name in usernames}
+    rows = LoginAttempt.objects.filter(name_sha256__in=names, at__gte=_horizon())
+    times: dict[tuple[str, str], list[datetime]] = defaultdict(list)
+    for digest, address, at in rows.order_by("-at").values_list(
+        "name_sha256", "address", "at"
+    ):
+        times[digest, address].append(at)
+    found: dict[str, datetime] = {}
+    for (digest, _address), ats in times.items():
+        if until := _lock_end(ats[:PAIR_MOST], PAIR_MOST):
+            name = names[digest]
+            found[name] = max(until, found.get(name, until))
+    return found
 
 
 def attempts_prune() -> None:
@@ -57,11 +73,17 @@ def attempts_prune() -> None:
 
 
 def _locked_until(rows: QuerySet[LoginAttempt], most: int) -> datetime | None:
-    """The failures lock from the last of ``most`` that came within ``LOCKED_FOR``."""
-    times = list(rows.order_by("-at").values_list("at", flat=True)[:most])
+    return _lock_end(
+        list(rows.order_by("-at").values_list("at", flat=True)[:most]), most
+    )
+
+
+def _lock_end(times: Sequence[datetime], most: int) -> datetime | None:
+    """The last ``most`` failures, the newest first, lock from the newest on if all of
+    them came within ``LOCKED_FOR``."""
     if len(times) < most or times[0] - times[-1] > LOCKED_FOR:
         return None
-    until: datetime = times[0] + LOCKED_FOR
+    until = times[0] + LOCKED_FOR
     return until if until > timezone.now() else None
 
 

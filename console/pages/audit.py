@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from cluster.models import AuditRecord
-from cluster.selectors.audit import AuditFind, audit_find
+from cluster.selectors.audit import AuditFind, audit_find, audit_page
 from console import history
 from console.audit_diff import Changed, changed
 from console.csv_file import csv_response
@@ -67,13 +67,11 @@ def asked_read(request: HttpRequest) -> Asked:
 @require_safe
 def audit(request: HttpRequest) -> HttpResponse:
     asked = asked_read(request)
-    records = audit_find(asked.find)
     before = request.GET.get("before", "")
-    if before.isascii() and before.isdigit() and len(before) < 19:
-        records = records.filter(pk__lt=int(before))
-    else:
+    if not (before.isascii() and before.isdigit() and len(before) < 19):
         before = ""
-    found = list(records[: _ROWS + 1])
+    below = int(before) if before else None
+    found = audit_page(find=asked.find, before=below, limit=_ROWS + 1)
     shown = found[:_ROWS]
     older = ""
     if len(found) > _ROWS:

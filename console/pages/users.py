@@ -18,7 +18,7 @@ from django.views.decorators.http import (
 )
 
 from cluster.errors import Missing, Refused
-from console.accounts.attempts import locked_until
+from console.accounts.attempts import locked_among, locked_until
 from console.accounts.grants import ROLE_NAMES, Role
 from console.accounts.models import AccessToken, SignIn, User
 from console.accounts.services import token_revoke
@@ -73,10 +73,10 @@ class UserForm(GrantForm):
     )
 
 
-def user_mark(user: User) -> Mark:
+def user_mark(user: User, *, locked: bool) -> Mark:
     if not user.is_active:
         return Mark("off", _("Deactivated"))
-    if locked_until(username=user.username):
+    if locked:
         return Mark("hold", _("Locked after failed logins"))
     return Mark("ok", _("Active"))
 
@@ -84,8 +84,15 @@ def user_mark(user: User) -> Mark:
 @require_safe
 def user_list(request: HttpRequest) -> HttpResponse:
     users = User.objects.order_by("username").prefetch_related("leads", "sign_ins")
+    shown = list(users[:_SHOWN])
+    locked = locked_among([user.username for user in shown])
     rows = [
-        (user, user_mark(user), ROLE_NAMES[Role(user.role)]) for user in users[:_SHOWN]
+        (
+            user,
+            user_mark(user, locked=user.username in locked),
+            ROLE_NAMES[Role(user.role)],
+        )
+        for user in shown
     ]
     return render(request, "users/list.html", {"rows": rows})
 
@@ -130,11 +137,12 @@ def user(request: HttpRequest, username: str) -> HttpResponse:
 
 
 def _context(request: HttpRequest, person: User, form: GrantForm) -> dict[str, Any]:
+    until = locked_until(username=person.username)
     return {
         "person": person,
         "role": ROLE_NAMES[Role(person.role)],
-        "mark": user_mark(person),
-        "locked_until": locked_until(username=person.username),
+        "mark": user_mark(person, locked=until is not None),
+        "locked_until": until,
         "form": form,
         "sign_ins": person.sign_ins.all(),
         "tokens": person.tokens.order_by("revoked_at", "-created_at")[:100],

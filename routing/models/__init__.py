@@ -3,7 +3,12 @@
 
 from __future__ import annotations
 
-from routing.models.counts import GenerationServed, TrafficMinute, UsageHour
+from routing.models.counts import (
+    GenerationServed,
+    TrafficMinute,
+    UsageDay,
+    UsageHour,
+)
 from routing.models.outcome import OutcomeRecord, TelemetryCursor, TelemetrySource
 from routing.models.revision import Revision
 from routing.models.route import Generation, GenerationWeight, Route
@@ -21,5 +26,6 @@ __all__ = [
     "TelemetryCursor",
     "TelemetrySource",
     "TrafficMinute",
+    "UsageDay",
     "UsageHour",
 ]

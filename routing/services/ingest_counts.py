@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import redis
 from django.db import transaction
@@ -33,6 +33,7 @@ from routing.models import (
     TelemetryCursor,
     TelemetrySource,
     TrafficMinute,
+    UsageDay,
     UsageHour,
 )
 from routing.services.retention import MINUTES_KEPT
@@ -53,7 +54,7 @@ _TEXTS_MOST = {
     "key": 12,
 }
 _CELL_COLUMNS = ("minute", "gateway", *Cell._fields[1:])
-_USAGE_COLUMNS = ("hour", "team", "key", "model", "version", "ending")
+_USAGE_COLUMNS = ("team", "key", "model", "version", "ending")
 _SERVED_COLUMNS = ("model", "generation", "gateway", "first_version", "version")
 
 
@@ -216,21 +217,35 @@ def _stored(gateway: str, cells: Iterable[Cell]) -> dict[Cell, Figures]:
 
 
 def _usage_grow(added: Mapping[Cell, Figures]) -> None:
-    sums: dict[tuple[object, ...], list[int]] = defaultdict(
-        lambda: [0] * len(Figures._fields)
-    )
+    hours, days = _Sums(), _Sums()
     for cell, figures in added.items():
         hour = _time(cell.minute - cell.minute % 60)
         names_ = (cell.team, cell.key, cell.model, cell.version, cell.ending.value)
-        total = sums[(hour, *names_)]
-        total[:] = map(int.__add__, total, figures)
-    rows_upsert(
-        UsageHour,
-        keys=_USAGE_COLUMNS,
-        figures=Figures._fields,
-        rows=sorted((*key, *figures) for key, figures in sums.items()),
-        add=True,
-    )
+        hours.add((hour, *names_), figures)
+        days.add((hour.date(), *names_), figures)
+    for model, name, sums in ((UsageHour, "hour", hours), (UsageDay, "day", days)):
+        rows_upsert(
+            model,
+            keys=(name, *_USAGE_COLUMNS),
+            figures=Figures._fields,
+            rows=sums.rows,
+            add=True,
+        )
+
+
+class _Sums:
+    """Figures added up by what they are of."""
+
+    def __init__(self) -> None:
+        self._of: dict[tuple[Any, ...], list[int]] = {}
+
+    def add(self, where: tuple[Any, ...], figures: Figures) -> None:
+        known = self._of.setdefault(where, [0] * len(figures))
+        known[:] = map(int.__add__, known, figures)
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        return sorted((*where, *figures) for where, figures in self._of.items())
 
 
 def _served_grow(gateway: str, added: Mapping[Cell, Figures]) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from datetime import time as dt_time
 from typing import Any
 
 from django.conf import settings
@@ -19,6 +20,7 @@ from routing.models import (
     OutcomeRecord,
     TelemetrySource,
     TrafficMinute,
+    UsageDay,
     UsageHour,
 )
 
@@ -37,10 +39,14 @@ def telemetry_prune(
     """
     kept = timedelta(days=settings.OUTCOMES_KEPT_DAYS)
     first_kept = request_id_floor(now - kept)
+    # Hours go with their day, which is one of UTC.
+    first_day = (now - USAGE_KEPT).astimezone(UTC).date()
+    midnight = datetime.combine(first_day, dt_time(), UTC)
     sources = TelemetrySource.objects.filter(closed_at__lt=now - kept)
     olds: list[QuerySet[Any]] = [
         TrafficMinute.objects.filter(minute__lt=now - MINUTES_KEPT).order_by("minute"),
-        UsageHour.objects.filter(hour__lt=now - USAGE_KEPT).order_by("hour"),
+        UsageHour.objects.filter(hour__lt=midnight).order_by("hour"),
+        UsageDay.objects.filter(day__lt=first_day).order_by("day"),
         sources.order_by("closed_at"),
         OutcomeRecord.objects.filter(id__lt=first_kept).order_by("id"),
     ]

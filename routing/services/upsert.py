@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 from django.db import connection, models
@@ -37,9 +37,14 @@ def rows_upsert(
         f"ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {changes}"
     )
     adapt_time = connection.ops.adapt_datetimefield_value
-    values = [
-        [adapt_time(v) if isinstance(v, datetime) else v for v in row] for row in rows
-    ]
+    adapt_day = connection.ops.adapt_datefield_value
+
+    def adapted(value: Any) -> Any:
+        if isinstance(value, datetime):
+            return adapt_time(value)
+        return adapt_day(value) if isinstance(value, date) else value
+
+    values = [[adapted(value) for value in row] for row in rows]
     if values:
         with connection.cursor() as cursor:
             cursor.executemany(statement, values)

@@ -20,6 +20,7 @@ from routing.models import (
     TelemetryCursor,
     TelemetrySource,
     TrafficMinute,
+    UsageDay,
     UsageHour,
 )
 from routing.services import counts_ingest, ingest_counts
@@ -50,7 +51,7 @@ def ack(valkey: redis.Redis, sender: Sender) -> bytes | None:
     return found
 
 
-def totals(model: type[TrafficMinute] | type[UsageHour]) -> tuple[int, int]:
+def totals(model: type[TrafficMinute | UsageHour | UsageDay]) -> tuple[int, int]:
     sums = model.objects.aggregate(n=Sum("requests"), tokens=Sum("prompt_tokens"))
     return sums["n"] or 0, sums["tokens"] or 0
 
@@ -66,20 +67,22 @@ def test_every_figure_of_a_cell_is_stored(sender: Sender) -> None:
     sender.count({cell(): list(sent)})
     assert ingest() == 1
     minute, hour = TrafficMinute.objects.get(), UsageHour.objects.get()
-    for row in (minute, hour):
+    day = UsageDay.objects.get()
+    for row in (minute, hour, day):
         assert Figures(*(getattr(row, name) for name in Figures._fields)) == sent
         assert (row.team, row.key, row.model) == ("red", "k" * 12, "qwen")
         assert row.ending == Ending.COMPLETED
     assert minute.gateway == sender.id
     assert minute.minute == datetime.fromtimestamp(60 * MINUTE, UTC)
     assert hour.hour == datetime.fromtimestamp(3_600 * (MINUTE // 60), UTC)
+    assert day.day == hour.hour.date()
 
 
 def test_absolute_figures_add_only_what_they_grew_by(sender: Sender) -> None:
     for requests in (3, 3, 10):
         sender.count({cell(): figures(requests)})
         ingest()
-    assert totals(TrafficMinute) == totals(UsageHour) == (10, 100)
+    assert totals(TrafficMinute) == totals(UsageHour) == totals(UsageDay) == (10, 100)
     assert served() == {("v1", "v1"): 10}
 
 

@@ -13,7 +13,13 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from routing.models import OutcomeRecord, TelemetrySource, TrafficMinute, UsageHour
+from routing.models import (
+    OutcomeRecord,
+    TelemetrySource,
+    TrafficMinute,
+    UsageDay,
+    UsageHour,
+)
 from routing.services import outcomes_ingest, retention, telemetry_prune
 from routing.services.outcome_rows import COLUMNS, line_read, rows_insert
 from routing.services.retention import request_id_floor
@@ -59,13 +65,17 @@ def test_minutes_are_kept_for_8_days_and_hours_of_usage_for_400() -> None:
     for days in (7, 9, 399, 401):
         at = NOW - timedelta(days=days)
         UsageHour.objects.create(hour=at, **cell)
+        UsageDay.objects.create(day=at.date(), **cell)
         TrafficMinute.objects.create(
             minute=at, generation=1, share_bp=1, chosen=False, **cell
         )
-    assert prune() == 4
+    assert prune() == 5
     assert TrafficMinute.objects.get().minute == NOW - timedelta(days=7)
     assert {row.hour for row in UsageHour.objects.all()} == {
         NOW - timedelta(days=days) for days in (7, 9, 399)
+    }
+    assert {row.day for row in UsageDay.objects.all()} == {
+        (NOW - timedelta(days=days)).date() for days in (7, 9, 399)
     }
 
 

@@ -7,11 +7,14 @@ import random
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from importlib import import_module
+from zoneinfo import ZoneInfo
 
 import pytest
+from django.apps import apps
 
 from routing.contracts.outcome import Ending, Outcome
-from routing.models import OutcomeRecord
+from routing.models import OutcomeRecord, UsageDay, UsageHour
 from routing.selectors.usage import (
     ERRORS,
     GROUPS,
@@ -138,3 +141,58 @@ def test_no_usage_is_zero_and_not_unknown() -> None:
 def test_the_newest_hour_that_has_counts_is_known() -> None:
     outcomes.count([outcomes.outcome(START, duration_ms=0.0)])
     assert usage_newest_hour() == datetime(2027, 1, 15, 8, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "zone", ["UTC", "Asia/Shanghai", "America/New_York", "Pacific/Kiritimati"]
+)
+def test_days_and_hours_together_are_the_hours_of_the_span(zone: str) -> None:
+    """In a zone of its own most of a span is read from days of UTC. In March the
+    clocks of New York change."""
+    rng = random.Random(5)
+    begins = datetime(2027, 3, 10, tzinfo=UTC).timestamp()
+    made = [
+        outcomes.outcome(begins + rng.random() * 8 * DAY_S, team=rng.choice("abc"))
+        for _n in range(300)
+    ]
+    outcomes.count(made)
+    place = ZoneInfo(zone)
+    for first, last in ((11, 16), (12, 13), (14, 14), (1, 31)):
+        wanted = UsageFilter(
+            first=date(2027, 3, first), last=date(2027, 3, last), zone=place
+        )
+        plain: Counter[tuple[date, str]] = Counter()
+        for row in UsageHour.objects.all():
+            day = row.hour.astimezone(place).date()
+            if wanted.first <= day <= wanted.last:
+                plain[day, row.team] += row.requests
+        by_team = Counter[str]()
+        for (_day, team), requests in plain.items():
+            by_team[team] += requests
+        found = usage_read(wanted=wanted, group=("day", "team"))
+        assert {(r.of["day"], r.of["team"]): r.used.requests for r in found} == plain
+        found = usage_read(wanted=wanted, group=("team",))
+        assert {row.of["team"]: row.used.requests for row in found} == by_team
+        assert usage_total(wanted=wanted).requests == plain.total()
+        one = usage_read(wanted=wanted, group=("team",), only=[{"team": "a"}])
+        assert [row.used.requests for row in one] == [by_team["a"]] * (by_team["a"] > 0)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Shanghai", "America/New_York"])
+def test_a_span_without_ends_can_be_asked_for_in_every_zone(zone: str) -> None:
+    outcomes.count([outcomes.outcome(START)])
+    endless = UsageFilter(first=date.min, last=date.max, zone=ZoneInfo(zone))
+    assert usage_total(wanted=endless).requests == 1
+    assert len(usage_read(wanted=endless, group=("day",))) == 1
+    past = UsageFilter(first=date.min, last=date(1, 2, 1), zone=ZoneInfo(zone))
+    assert usage_total(wanted=past) == Used()
+
+
+def test_usage_of_before_is_summed_up_by_the_migration() -> None:
+    traffic()
+    days = UsageDay.objects.order_by("day", "team", "key", "model", "version", "ending")
+    names = [field.name for field in UsageDay._meta.fields if field.name != "id"]
+    before = list(days.values_list(*names))
+    days.delete()
+    import_module("routing.migrations.0006_usage_day").days_fill(apps, None)
+    assert list(days.values_list(*names)) == before
