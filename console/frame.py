@@ -199,6 +199,11 @@ def _script_words() -> dict[str, str]:
         "rate": _("That is about {moved} of {all} requests a minute."),
         "rate_none": _("There were no requests in the last minutes."),
         "rate_unknown": _("Requests per minute: unknown, not measured yet."),
+        "undo_left": _("{n} s left"),
+        "offline_kept": _(
+            "You are offline. Nothing was sent; what you typed is still here."
+        ),
+        "online_again": _("You are online again: send it now."),
         "typed_kept": _("What you had typed was kept. Nothing is saved yet."),
         "draft_kept": _("Your draft from before was kept. Nothing was applied."),
         "others_locked": _("Every other version is locked or cannot take more."),

@@ -24,6 +24,7 @@ from cluster.errors import Missing, Refused
 from console import history
 from console.accounts.grants import Scope, grant_of
 from console.base_url import base_url
+from console.bidi import isolated
 from console.conflict import Difference, differences
 from console.key_mark import key_etag, key_mark
 from console.key_paging import cursor_read, cursor_write
@@ -245,6 +246,7 @@ def key_revoke(request: HttpRequest, key_id: str) -> HttpResponse:
         return _key_page(request, row, form, status=422, wrong=wrong)
     revoke(key=row, actor=actor_of(request))
     messages.success(
-        request, _("The key %(name)s is refused from now on.") % {"name": row.name}
+        request,
+        _("The key %(name)s is refused from now on.") % {"name": isolated(row.name)},
     )
     return redirect("key", key_id=row.id)

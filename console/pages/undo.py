@@ -28,6 +28,7 @@ from cluster.models import Replica
 from cluster.selectors.models import model_get
 from cluster.services import model_update, replica_admin_set
 from console.accounts.grants import Scope, grant_of
+from console.bidi import isolated
 from console.key_mark import key_etag
 from console.pages import actor_of
 from routing.models import Generation, Team
@@ -35,8 +36,9 @@ from routing.selectors import key_get, route_get
 from routing.services import generation_restore, key_update, team_enabled_set
 
 OFFERED_S = 10
-# For the way of a click to the console.
-GRACE_S = 5
+# For the way of a click to the console, and for whoever keeps the offer on the page
+# with the pointer or the focus. What it would change is looked at again in any case.
+GRACE_S = 110
 _SESSION_KEY = "undo"
 
 State = Mapping[str, Any]
@@ -190,7 +192,7 @@ def _team(state: State, actor: Actor) -> str:
     if team is None:
         raise _changed_meanwhile()
     team_enabled_set(team=team, enabled=since is not None, actor=actor)
-    return _("Undone: the team %(name)s is as it was.") % {"name": team.name}
+    return _("Undone: the team %(name)s is as it was.") % {"name": isolated(team.name)}
 
 
 @transaction.atomic
@@ -210,7 +212,7 @@ def _key(state: State, actor: Actor) -> str:
         scopes=before["scopes"],
         expires_at=datetime.fromisoformat(moment) if moment else None,
     )
-    return _("Undone: the key %(name)s is as it was.") % {"name": key.name}
+    return _("Undone: the key %(name)s is as it was.") % {"name": isolated(key.name)}
 
 
 @transaction.atomic

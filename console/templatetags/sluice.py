@@ -17,6 +17,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
 from console.accounts.grants import Scope, grant_of
+from console.bidi import isolated
 from console.guide import chapter_shown
 from console.help import TOPICS
 from console.history import percent as percent_text
@@ -39,6 +40,11 @@ def percent(weight_bp: int) -> str:
 def number(value: int | None) -> str:
     """A whole number with its thousands apart; a dash for what nobody knows."""
     return "–" if value is None else f"{value:,}"
+
+
+@register.filter(name="isolated")
+def isolated_filter(text: str) -> str:
+    return isolated(text)
 
 
 @register.filter
@@ -223,6 +229,9 @@ def field(bound: Any) -> dict[str, Any]:
     if bound.errors:
         described.append(f"{bound.id_for_label}-error")
     attrs: dict[str, str] = {}
+    if bound.widget_type in ("text", "textarea"):
+        # Names and descriptions may be written in either direction.
+        attrs["dir"] = "auto"
     if described:
         attrs["aria-describedby"] = " ".join(described)
     if bound.errors:

@@ -1,5 +1,7 @@
 // What every page behind the login needs.
 
+// First, so that what it holds back reaches nobody else.
+import "./offline.js";
 import "./clock.js";
 import "./copy.js";
 import "./dialog.js";
@@ -10,3 +12,4 @@ import "./rail.js";
 import "./refresh.js";
 import "./seek.js";
 import "./time.js";
+import "./undo.js";

@@ -1,4 +1,4 @@
-// Small manners of forms: sent once, undo offered for a while, filters at once.
+// Small manners of forms: sent once, filters at once.
 
 document.addEventListener("submit", (event) => {
   const form = event.target;
@@ -22,14 +22,6 @@ document.addEventListener("change", (event) => {
 document.addEventListener("click", (event) => {
   if (event.target.closest('[aria-disabled="true"]')) event.preventDefault();
 });
-
-for (const offer of document.querySelectorAll("[data-undo-s]")) {
-  const withdraw = () => {
-    if (offer.contains(document.activeElement)) return setTimeout(withdraw, 1000);
-    return offer.remove();
-  };
-  setTimeout(withdraw, Number(offer.dataset.undoS) * 1000);
-}
 
 // A live region speaks only of what is put into it after it was there.
 const results = document.querySelector("[data-results]");

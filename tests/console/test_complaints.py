@@ -10,7 +10,7 @@ import ast
 import re
 import time
 import tomllib
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
@@ -22,7 +22,6 @@ from cluster.health import Admin, Probe
 from cluster.services import model_delete, replica_admin_set
 from console.accounts.models import User
 from console.pages.route_settings import RouteForm
-from routing.models import UsageHour
 from routing.services import key_revoke, team_enabled_set
 from tests import fleet, outcomes
 from tests.console.api import Api
@@ -116,16 +115,10 @@ def test_no_setting_stands_both_in_the_environment_and_on_a_page() -> None:
 
 def test_usage_of_one_key_goes_on_over_the_turn_of_a_year(page: Client) -> None:
     _team, key = fleet.team_with_key("search")
-    turn = datetime(2026, 1, 1, tzinfo=UTC)
-    for hours, requests in ((-1, 3), (0, 5)):
-        UsageHour.objects.create(
-            hour=turn + timedelta(hours=hours),
-            team="search",
-            key=key.id,
-            model="qwen",
-            ending="completed",
-            requests=requests,
-        )
+    turn_s = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+    for seconds, requests in ((-60, 3), (60, 5)):
+        one = outcomes.outcome(turn_s + seconds, team="search", key=key.id)
+        outcomes.count([one] * requests)
     address = f"/usage?key={key.id}&from=2025-12-30&to=2026-01-02&zone=UTC"
     lines = page.get(address).context["lines"]
     assert [(line.names, line.used.requests) for line in lines] == [

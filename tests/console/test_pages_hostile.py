@@ -8,6 +8,8 @@ import re
 import pytest
 from django.test import Client
 
+from console.bidi import isolated
+from routing.services import key_issue, team_create
 from tests import fleet
 
 pytestmark = [
@@ -134,3 +136,24 @@ def test_a_name_that_is_too_long_is_refused_beside_its_field(
 def test_what_is_taken_is_shown_letter_by_letter(page: Client, kind: str) -> None:
     page.post("/new/team", {"slug": "ops", "name": HOSTILE[kind]})
     assert html.escape(HOSTILE[kind]) in page.get("/teams/ops").content.decode()
+
+
+@pytest.mark.parametrize("name", ["\u202egnp.exe", "مرحبا 1", "\u2066a\u2069\u2069"])
+def test_a_name_that_runs_the_other_way_turns_no_word_around_it(
+    page: Client, name: str
+) -> None:
+    team = team_create(slug="bidi", name=name, actor=fleet.ACTOR)
+    key_issue(team=team, name=name, actor=fleet.ACTOR)
+    key = team.keys.get()
+    kept = isolated(name)
+    # It begins and ends the isolation, and nothing inside ends it before.
+    assert kept[0] == "\u2068" and kept[-1] == "\u2069" and kept.count("\u2069") == 1
+    dialog = page.get("/teams/bidi?confirm=disable").content.decode()
+    assert f"Every key of {html.escape(kept)} is refused" in dialog
+    asked = page.get(f"/keys/{key.id}?confirm=revoke").content.decode()
+    assert f"Revoke the key {html.escape(kept)}" in asked
+    assert re.search(r'<input type="text" name="name"[^>]* dir="auto"', asked)
+
+
+def test_a_plain_name_is_left_alone() -> None:
+    assert [isolated(name) for name in ("Ops", "运维", "🦄")] == ["Ops", "运维", "🦄"]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from django.test import Client
-from django.utils import timezone
 
 from console.accounts.models import User
-from routing.models import Generation, UsageHour
+from routing.models import Generation
 from routing.selectors.routes import route_view
 from routing.services import route_settings_set
-from tests import fleet
+from tests import fleet, outcomes
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -116,13 +117,8 @@ def test_the_model_page_says_who_uses_it(page: Client) -> None:
     fleet.model_add("qwen", "v1")
     assert "Nobody in the last 30 days." in page.get("/models/qwen").content.decode()
     for number in range(7):
-        UsageHour.objects.create(
-            hour=timezone.now().replace(minute=0, second=0, microsecond=0),
-            model="qwen",
-            team=f"team-{number}",
-            ending="completed",
-            requests=10 + number,
-        )
+        one = outcomes.outcome(time.time(), model="qwen", team=f"team-{number}")
+        outcomes.count([one] * (10 + number))
     context = page.get("/models/qwen").context
     assert [row.of["team"] for row in context["users"]][:2] == ["team-6", "team-5"]
     assert context["users_more"] == 2

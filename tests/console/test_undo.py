@@ -12,6 +12,7 @@ from cluster.models import AuditRecord, Model, Replica
 from cluster.selectors import replica_get
 from cluster.services import model_delete
 from console.accounts.models import User
+from console.pages.undo import GRACE_S, OFFERED_S
 from routing.models import ApiKey, Team
 from routing.selectors import key_get, route_get, team_get
 from routing.selectors.routes import route_view
@@ -94,7 +95,7 @@ def test_an_offer_is_shown_for_ten_seconds_and_good_a_little_longer(
     token, now = offer(page), time.time()
     monkeypatch.setattr(time, "time", lambda: now + 11)
     assert offer(page) == ""
-    monkeypatch.setattr(time, "time", lambda: now + 16)
+    monkeypatch.setattr(time, "time", lambda: now + OFFERED_S + GRACE_S + 1)
     assert "Too late to undo" in take_back(page, token)
     assert replica_get(replica_id=replica.id).admin_state == "disabled"
 
