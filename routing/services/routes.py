@@ -43,8 +43,13 @@ def weights_set(
     """Give every version its share; unnamed versions get 0.
 
     ``generation`` is the one that the caller saw. Raises ``Conflict`` when another
-    change came first, ``Refused`` for an unknown version or a wrong sum.
+    change came first, ``Refused`` for an unknown version, a wrong sum or a reason that
+    is no text.
     """
+    if "\0" in reason:
+        raise Refused(
+            _("A reason holds no zero byte."), code="bad_reason", field="reason"
+        )
     with transaction.atomic():
         route = _route_locked(route, generation)
         versions = {version.name: version for version in route.model.versions.all()}

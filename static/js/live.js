@@ -31,7 +31,7 @@ const lastText = new Map();
 
 // What is known of a region: when it was heard, whether it must be fetched again.
 function of(region) {
-  if (!regions.has(region.id)) regions.set(region.id, { heardAt: Date.now(), dirtyAt: 0, sentAt: 0, busy: false, failures: 0 });
+  if (!regions.has(region.id)) regions.set(region.id, { heardAt: Date.now(), dirtyAt: 0, changes: 0, asked: 0, sentAt: 0, busy: false, failures: 0 });
   return regions.get(region.id);
 }
 
@@ -45,7 +45,10 @@ export const isFresh = () => isOpen() && Date.now() - socketHeardAt < STALE_S * 
 // Fetching -----------------------------------------------------------------
 
 function dirty(chosen) {
-  for (const region of chosen) of(region).dirtyAt ||= Date.now();
+  for (const state of [...chosen].map(of)) {
+    state.dirtyAt ||= Date.now();
+    state.changes += 1;
+  }
   pump();
   setTimeout(pump, SPACING_MS);
 }
@@ -62,6 +65,11 @@ function pump() {
   }
 }
 
+document.addEventListener("htmx:beforeRequest", (event) => {
+  const { elt } = event.detail.requestConfig;
+  if (elt.matches?.("[data-live]")) of(elt).asked = of(elt).changes;
+});
+
 document.addEventListener("htmx:beforeSwap", (event) => {
   const { target, xhr, isError } = event.detail;
   if (isError || !target?.matches("[data-live]")) return;
@@ -69,7 +77,7 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   state.heardAt = Date.now();
   state.failures = 0;
   // What changed after the question went out may be missing in the answer.
-  if (state.dirtyAt <= state.sentAt) state.dirtyAt = 0;
+  state.dirtyAt = state.changes === state.asked ? 0 : Date.now();
   if (lastText.get(target.id) === xhr.responseText) event.detail.shouldSwap = false;
   lastText.set(target.id, xhr.responseText);
   // The white space around a region would stay beside the next one, for ever.

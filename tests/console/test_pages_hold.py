@@ -68,6 +68,7 @@ def test_a_zero_byte_in_an_address_is_no_page(page: Client) -> None:
         assert page.get(address).status_code == 404
 
 
+QUERIES = ("SELECT", "WITH", "INSERT", "UPDATE", "DELETE")
 BUDGET = Path(__file__).parent / "query_budget.toml"
 
 
@@ -138,7 +139,9 @@ def queries_most(page: Client, cast: Cast) -> dict[str, int]:
             answer = look.ask(page)
         missing = look.args == ("0" * 32,)
         assert answer.status_code in ((404,) if missing else (200, 202)), str(look)
-        found[look.route] = max(found.get(look.route, 0), len(queries))
+        # How a transaction is bounded and planned is a matter of each database.
+        count = sum(q["sql"].startswith(QUERIES) for q in queries)
+        found[look.route] = max(found.get(look.route, 0), count)
     return found
 
 

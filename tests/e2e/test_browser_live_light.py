@@ -14,7 +14,7 @@ import redis
 from django.contrib.sessions.models import Session
 from django.db import connections
 from django.test import Client
-from playwright.sync_api import Page, expect
+from playwright.sync_api import APIResponse, Page, Route, expect
 
 from cluster import live
 from cluster.health import Probe, Process, ProcessAxis
@@ -168,6 +168,34 @@ def test_a_replica_that_is_removed_leaves_a_tombstone_on_the_open_page(
         expect(page.locator(gone).first).to_be_hidden()
     expect(page.locator("#replica-timeline")).to_be_visible()
     expect(page.locator("[data-log]")).to_be_visible()
+    assert visit.complaints == []
+
+
+def test_a_change_during_a_fetch_is_fetched_again(
+    visitor: Visitor, replica: Replica
+) -> None:
+    address = f"/replicas/{replica.id}"
+    visit, page = opened(visitor, address)
+    with page.expect_websocket() as opening:
+        page.reload()
+    expect(page.locator("[data-freshness]").first).to_have_text("Live")
+    held: list[tuple[Route, APIResponse]] = []
+
+    def hold(route: Route) -> None:
+        held.append((route, route.fetch()))
+        # The answer that is under way knows nothing of this.
+        done_elsewhere(f"{address}/remove")
+
+    page.wait_for_load_state("networkidle")
+    page.route(re.compile(f"{address}$"), hold, times=1)
+    with opening.value.expect_event(
+        "framereceived", lambda frame: bool(held) and "changed" in str(frame)
+    ):
+        done_elsewhere(f"{address}/disable")
+    route, answer = held[0]
+    assert "Removed" not in answer.text()
+    route.fulfill(response=answer)
+    expect(page.locator("#state")).to_have_text("Removed", timeout=4000)
     assert visit.complaints == []
 
 

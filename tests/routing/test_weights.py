@@ -41,6 +41,19 @@ def test_the_first_version_gets_all_traffic_and_later_ones_none(model: Model) ->
     assert route_get(model="qwen").generation == 1
 
 
+def test_a_reason_that_is_no_text_is_refused(model: Model, actor: Actor) -> None:
+    with pytest.raises(Refused) as refusal:
+        weights_set(
+            route=route_get(model="qwen"),
+            weights={"v2": 10_000},
+            generation=1,
+            reason="a\0b",
+            actor=actor,
+        )
+    assert refusal.value.code == "bad_reason"
+    assert shares("qwen") == {"v1": 10_000, "v2": 0}
+
+
 def test_a_change_makes_one_generation_and_one_revision(
     model: Model, actor: Actor
 ) -> None:
