@@ -198,6 +198,7 @@ def _editor_data(view: ModelView, rows: list[Row], draft: Draft) -> dict[str, An
         "generation": view.generation,
         "fromServer": bool(draft.texts),
         "conflict": draft.conflict,
+        "capped": any(row.most_bp < 10_000 for row in rows),
         "versions": [
             {
                 "name": row.part.version.name,

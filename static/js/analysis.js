@@ -158,7 +158,10 @@ async function numbers() {
 }
 
 async function load() {
-  const slow = setTimeout(() => plots.forEach((plot) => plot.tell(words.loading)), QUIET_MS);
+  const slow = setTimeout(() => {
+    // Those without anything to draw have said so by then.
+    for (const plot of plots) if (!plot.chart?.empty) plot.tell(words.loading);
+  }, QUIET_MS);
   plots.forEach((plot) => plot.tell(""));
   const drawing = libraryLoad().catch(() => null);
   try {

@@ -41,4 +41,3 @@ document.addEventListener("keydown", (event) => {
 });
 
 document.addEventListener("click", (event) => event.target.closest("[data-shortcuts-open]") && help());
-for (const button of document.querySelectorAll("[data-shortcuts-open]")) button.hidden = false;

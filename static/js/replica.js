@@ -44,7 +44,6 @@ setInterval(() => {
 }, 1000);
 
 for (const button of [pause, asTable].filter(Boolean)) {
-  button.hidden = false;
   button.addEventListener("click", () => {
     button.setAttribute("aria-pressed", String(!isPressed(button)));
     for (const chart of charts.values()) {

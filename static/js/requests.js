@@ -32,7 +32,6 @@ function hold(event) {
 }
 
 if (pause) {
-  pause.hidden = false;
   pause.addEventListener("click", () => {
     pause.setAttribute("aria-pressed", String(!isPaused()));
     look();

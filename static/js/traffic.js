@@ -123,7 +123,8 @@ function showRow(row, index, keepField) {
   }
   row.element.classList.toggle("is-changed", bp !== saved[index]);
   const why = limitText(index, least, most, stuck);
-  row.limit.hidden = !why;
+  // Where there is a cap, its line is kept free: it comes and goes without moving a row.
+  row.limit.hidden = !why && !data.capped;
   row.limit.textContent = why;
 }
 
@@ -192,7 +193,7 @@ function showChangeBar() {
   part("change").textContent = changed ? say("shares", { shares: sharesText() }) : inForce;
   apply.setAttribute("aria-disabled", String(!changed || conflict));
   apply.title = changed ? "" : say("unchanged");
-  part("discard").hidden = !changed;
+  part("discard").classList.toggle("idle", !changed);
 }
 
 function show(keepFieldOf = -1) {
@@ -337,9 +338,6 @@ function storedDraft() {
 }
 
 function start() {
-  for (const control of form.querySelectorAll("[data-slider], [data-step], .lock, [data-presets]")) {
-    control.hidden = false;
-  }
   // The links that give a draft up say so in their address, and not by a handler:
   // they may be pressed before this script has run.
   if (new URLSearchParams(location.search).has("theirs")) {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from routing.contracts.outcome import Ending
 from tests import fleet, outcomes
@@ -152,6 +152,26 @@ def test_a_failure_is_told_and_can_be_tried_again(visitor: Visitor) -> None:
     page.route("**/analysis.json*", lambda route: route.abort())
     visit.go(f"{MODEL}?range=1h")
     expect(plot.get_by_role("button", name="Retry")).to_be_visible()
+
+
+def test_a_chart_without_numbers_says_so_while_the_library_is_slow(
+    visitor: Visitor,
+) -> None:
+    fleet.fleet_fill()
+    found = [outcomes.outcome(time.time() - 70, model="qwen3-8b", version="v1")]
+    outcomes.count(found)
+    minutes_count(found)
+    page = visitor.visit().page
+    held: list[Route] = []
+    page.route("**/plotly.min.js", lambda route: held.append(route))
+    page.goto(visitor.url + MODEL, wait_until="commit")
+    state = '[data-plot="{}"] [data-plot-state]'.format
+    expect(page.locator(state("traffic"))).to_have_text("Loading…")
+    expect(page.locator(state("errors"))).to_have_text("No errors in this range.")
+    held[0].continue_()
+    drawn(page)
+    expect(page.locator(state("traffic"))).to_have_text("")
+    expect(page.locator(state("errors"))).to_have_text("No errors in this range.")
 
 
 def test_without_the_library_the_table_still_has_the_numbers(visitor: Visitor) -> None:

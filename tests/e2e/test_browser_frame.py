@@ -81,6 +81,7 @@ def test_letters_lead_around_but_never_while_somebody_writes(
     page.keyboard.press("g")
     page.keyboard.press("n")
     expect(page).to_have_url(re.compile("/nodes$"))
+    page.wait_for_load_state()
     page.keyboard.press("?")
     dialog = page.locator("#shortcuts")
     expect(dialog).to_be_visible()
