@@ -117,18 +117,25 @@ def state_mark(state: State | None) -> Mark:
     return Mark(token, str(word), sentence)
 
 
+_REMARKS = (
+    gettext_lazy("It stays in use: too few others are left."),
+    gettext_lazy("It gets one request at a time, to see."),
+    gettext_lazy("It is chosen only when no other is there."),
+    gettext_lazy("Its route is short of replicas and uses doubtful ones."),
+    gettext_lazy("Its engine says that it is full."),
+)
+
+
 def _remarks(state: State) -> list[Promise]:
     """What a person should know of a state beside its cause."""
-    found = {
-        gettext_lazy("It stays in use: too few others are left."): state.kept,
-        gettext_lazy("It gets one request at a time, to see."): state.trial,
-        gettext_lazy("It is chosen only when no other is there."): state.last_choice,
-        gettext_lazy(
-            "Its route is short of replicas and uses doubtful ones."
-        ): state.panic,
-        gettext_lazy("Its engine says that it is full."): state.saturated,
-    }
-    return [words for words, holds in found.items() if holds]
+    holds = (
+        state.kept,
+        state.trial,
+        state.last_choice,
+        state.panic,
+        state.saturated,
+    )
+    return [words for words, so in zip(_REMARKS, holds, strict=True) if so]
 
 
 def transition_mark(label: str, cause: str) -> Mark:

@@ -22,7 +22,7 @@ from django.views.decorators.http import (
 
 from cluster.errors import Refused
 from cluster.health import Admin, Label
-from cluster.models import AuditRecord, Driver, Replica, Version
+from cluster.models import AuditRecord, Driver, Model, Replica, Version
 from cluster.selectors import ReplicaView, engine_views, replica_list, replica_views
 from cluster.selectors.audit import audit_list
 from cluster.selectors.replicas import replica_any
@@ -86,7 +86,9 @@ def replica_rows(request: HttpRequest) -> HttpResponse:
     }
     if is_poll(request):
         return render(request, "replicas/rows.html", context)
-    context["model_names"] = [view.model.name for view in fleet_list()]
+    context["model_names"] = Model.objects.order_by("name").values_list(
+        "name", flat=True
+    )
     return render(request, "replicas/list.html", context)
 
 

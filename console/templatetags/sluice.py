@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -14,7 +15,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import pgettext
+from django.utils.translation import gettext_noop, pgettext
 
 from console.accounts.grants import Scope, grant_of
 from console.bidi import isolated
@@ -81,6 +82,7 @@ def actor_kind(kind: str) -> str:
 
 
 @register.simple_tag
+@functools.cache
 def icon(name: str) -> SafeString:
     """A 16 px icon that takes the colour of its text; never without words beside it."""
     return format_html(
@@ -147,17 +149,20 @@ def when(context: Context, value: datetime | float | None) -> SafeString | str:
     )
 
 
+_AGES = (
+    (86_400, gettext_noop("%(n)d d ago"), gettext_noop("in %(n)d d")),
+    (3600, gettext_noop("%(n)d h ago"), gettext_noop("in %(n)d h")),
+    (60, gettext_noop("%(n)d min ago"), gettext_noop("in %(n)d min")),
+    (1, gettext_noop("%(n)d s ago"), gettext_noop("in %(n)d s")),
+)
+
+
 def age_text(seconds: float) -> str:
     """How long ago (or, when negative, in how long), in its largest unit."""
     size = abs(seconds)
-    for unit_s, ago, ahead in (
-        (86_400, _("%(n)d d ago"), _("in %(n)d d")),
-        (3600, _("%(n)d h ago"), _("in %(n)d h")),
-        (60, _("%(n)d min ago"), _("in %(n)d min")),
-        (1, _("%(n)d s ago"), _("in %(n)d s")),
-    ):
+    for unit_s, ago, ahead in _AGES:
         if size >= unit_s:
-            return (ago if seconds > 0 else ahead) % {"n": size // unit_s}
+            return _(ago if seconds > 0 else ahead) % {"n": size // unit_s}
     return _("now")
 
 
