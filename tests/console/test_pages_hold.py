@@ -128,20 +128,23 @@ def grow(cast: Cast) -> None:
 
 
 def queries_most(page: Client, cast: Cast) -> dict[str, int]:
-    """By route the queries of the look that needs the most, seen for the second time
-    while all gateways are up to date."""
+    """By route the queries of the look that needs the most, with what is remembered
+    for some seconds at hand and all gateways up to date."""
     found: dict[str, int] = {}
     fleet.gateway_set("local-1")
     fleet.gateway_set("local-2")
     for look in looks(cast):
         look.ask(page)
-        with CaptureQueriesContext(connection) as queries:
-            answer = look.ask(page)
+        # What is remembered may have run out just before one of the two.
+        counts = []
+        for _again in range(2):
+            with CaptureQueriesContext(connection) as queries:
+                answer = look.ask(page)
+            # How a transaction is bounded and planned is a matter of each database.
+            counts.append(sum(q["sql"].startswith(QUERIES) for q in queries))
         missing = look.args == ("0" * 32,)
         assert answer.status_code in ((404,) if missing else (200, 202)), str(look)
-        # How a transaction is bounded and planned is a matter of each database.
-        count = sum(q["sql"].startswith(QUERIES) for q in queries)
-        found[look.route] = max(found.get(look.route, 0), count)
+        found[look.route] = max(found.get(look.route, 0), min(counts))
     return found
 
 
