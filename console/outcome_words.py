@@ -221,6 +221,31 @@ def _why(attempt: Attempt) -> list[str]:
     return [str(_TIERS[choice.tier]) % counts, _comparison(attempt.replica, choice)]
 
 
+_COMPARISONS = {
+    Why.ONLY: gettext_lazy("%(replica)s was the only one to take."),
+    Why.TIE: gettext_lazy(
+        "Two were drawn at random and cost the same, %(cost)s: %(replica)s was "
+        "taken, %(other)s not."
+    ),
+    Why.LOWER_COST: gettext_lazy(
+        "Two were drawn at random: %(replica)s cost %(cost)s and %(other)s "
+        "%(other_cost)s, and the cheaper one was taken."
+    ),
+    Why.LEAST: gettext_lazy(
+        "Of all, %(replica)s cost the least, %(cost)s; the next one was %(other)s with "
+        "%(other_cost)s."
+    ),
+    Why.TURN: gettext_lazy("It was the turn of %(replica)s."),
+    Why.HASH: gettext_lazy(
+        "Requests of its kind stay with %(replica)s, by a consistent hash."
+    ),
+    Why.OVERFLOW: gettext_lazy(
+        "Where requests of its kind stay had too much to do: %(replica)s is next by "
+        "the hash."
+    ),
+}
+
+
 def _comparison(replica: str, choice: Choice) -> str:
     values = {
         "replica": replica,
@@ -228,16 +253,4 @@ def _comparison(replica: str, choice: Choice) -> str:
         "cost": f"{choice.cost:.3g}",
         "other_cost": f"{choice.other_cost:.3g}",
     }
-    if choice.why == Why.ONLY:
-        sentence = _("%(replica)s was the only one to take, at a cost of %(cost)s.")
-    elif choice.why == Why.TIE:
-        sentence = _(
-            "Two were drawn at random and cost the same, %(cost)s: %(replica)s was "
-            "taken, %(other)s not."
-        )
-    else:
-        sentence = _(
-            "Two were drawn at random: %(replica)s cost %(cost)s and %(other)s "
-            "%(other_cost)s, and the cheaper one was taken."
-        )
-    return sentence % values
+    return str(_COMPARISONS[choice.why]) % values

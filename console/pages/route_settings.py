@@ -20,12 +20,23 @@ from cluster.errors import Conflict, Refused
 from console.conflict import Difference, differences
 from console.pages import actor_of, generation_seen, refusal_add
 from console.pages.undo import settings_undo_offer
-from routing.contracts.route import RouteSettings, Strategy, settings_decode
+from routing.contracts.route import HashOn, RouteSettings, Strategy, settings_decode
 from routing.selectors.routes import RouteView, route_view
 from routing.services import route_settings_set
 
 STRATEGIES: dict[Strategy, Promise] = {
     Strategy.POWER_OF_TWO: gettext_lazy("power of two: the less busy of two drawn"),
+    Strategy.LEAST_INFLIGHT: gettext_lazy("least in flight: the least busy of all"),
+    Strategy.ROUND_ROBIN: gettext_lazy("round robin: one after the other"),
+    Strategy.CONSISTENT_HASH: gettext_lazy(
+        "consistent hash: what belongs together stays together"
+    ),
+}
+HASHED: dict[HashOn, Promise] = {
+    HashOn.KEY: gettext_lazy("the API key"),
+    HashOn.USER: gettext_lazy("the field user of the request"),
+    HashOn.CONVERSATION: gettext_lazy("the beginning of the conversation"),
+    HashOn.HEADER: gettext_lazy("a header"),
 }
 _DEFAULT = RouteSettings()
 
@@ -53,6 +64,21 @@ class RouteForm(forms.Form):
         label=gettext_lazy("Choice of the replica"),
         choices=[(name.value, words) for name, words in STRATEGIES.items()],
         help_text=gettext_lazy("Among the replicas of the version that was drawn."),
+    )
+    hash_on = forms.ChoiceField(
+        label=gettext_lazy("What belongs together"),
+        choices=[(name.value, words) for name, words in HASHED.items()],
+        help_text=gettext_lazy(
+            "For the consistent hash alone. A request without it goes by its API key."
+        ),
+    )
+    hash_header = forms.RegexField(
+        label=gettext_lazy("Name of the header"),
+        regex=r"\A[A-Za-z0-9-]*\Z",
+        max_length=64,
+        required=False,
+        help_text=gettext_lazy("Where a header says what belongs together."),
+        error_messages={"invalid": gettext_lazy("Use letters, digits and hyphens.")},
     )
     retries = forms.IntegerField(
         label=gettext_lazy("Retries"),
@@ -95,6 +121,9 @@ class RouteForm(forms.Form):
 
     def clean(self) -> None:
         """A part may not outlast the whole: it would never be the one that ends it."""
+        by_header = self.cleaned_data.get("hash_on") == HashOn.HEADER
+        if by_header and not self.cleaned_data.get("hash_header", "-"):
+            self.add_error("hash_header", _("Which header is it?"))
         total = self.cleaned_data.get("timeouts.total_s")
         for name in ("connect_s", "first_content_s", "idle_s"):
             value = self.cleaned_data.get(f"timeouts.{name}")

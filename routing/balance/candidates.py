@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from routing.balance.draw import Draw, Rng
-from routing.balance.power_of_two import Comparison, power_of_two
+from routing.balance.picked import Picked
 from routing.balance.router import Replica, Route, Version
 from routing.balance.state import Standing
+from routing.balance.strategies import STRATEGIES
 from routing.contracts.outcome import Choice, Tier, Why
 
 
@@ -74,15 +75,27 @@ class Candidates:
 
     In every tier the drawn version comes first, then the other versions of the
     route by their remaining weights; one of weight 0 never. With ``only`` there is
-    no draw and no other version.
+    no draw and no other version. Among the replicas of a tier the strategy of the route
+    chooses; ``affinity`` is the hash of what the request is to stay with, 0 for none.
     """
 
-    __slots__ = ("_only", "_rng", "_route", "_tried", "first", "probability")
+    __slots__ = (
+        "_affinity",
+        "_only",
+        "_rng",
+        "_route",
+        "_tried",
+        "first",
+        "probability",
+    )
 
-    def __init__(self, route: Route, rng: Rng, only: Version | None = None) -> None:
+    def __init__(
+        self, route: Route, rng: Rng, only: Version | None = None, affinity: int = 0
+    ) -> None:
         self._route = route
         self._rng = rng
         self._only = only
+        self._affinity = affinity
         self._tried: list[Replica] = []
         self.first: Version | None = only
         self.probability = 1.0 if only is not None else 0.0
@@ -129,10 +142,11 @@ class Candidates:
             replicas = [replica for replica in replicas if replica not in tried]
         if not replicas:
             return None
-        better = power_of_two(replicas, self._rng, now)
-        tried.append(better.replica)
-        choice = _choice(tier, better, len(replicas), len(version.replicas))
-        return Candidate(version, better.replica, choice)
+        choose = STRATEGIES[self._route.entry.settings.strategy]
+        picked = choose(replicas, self._rng, now, self._affinity)
+        tried.append(picked.replica)
+        choice = _choice(tier, picked, len(replicas), len(version.replicas))
+        return Candidate(version, picked.replica, choice)
 
     def _others(self) -> Iterator[Version]:
         """The other versions with a weight, in an order drawn by weight."""
@@ -143,9 +157,8 @@ class Candidates:
             yield version
 
 
-def _choice(tier: Tier, better: Comparison, of: int, total: int) -> Choice:
-    _, cost, other, other_cost = better
+def _choice(tier: Tier, picked: Picked, of: int, total: int) -> Choice:
+    _, why, cost, other, other_cost = picked
     if other is None:
-        return Choice(tier, Why.ONLY, of, total)
-    why = Why.LOWER_COST if cost < other_cost else Why.TIE
+        return Choice(tier, why, of, total)
     return Choice(tier, why, of, total, round(cost, 3), other.id, round(other_cost, 3))

@@ -10,6 +10,7 @@ import enum
 
 from cluster.health.patience import HANG_S
 from routing.balance.breaker import Breaker
+from routing.balance.hashing import hash_of
 
 AVOID_FIRST_S = 2.0
 AVOID_MOST_S = 10.0
@@ -56,15 +57,21 @@ class ReplicaState:
         "in_flight",
         "last_byte_at",
         "marked",
+        "seed",
         "seen_elsewhere_at",
         "slow_since",
         "standing",
         "streams",
         "trial_since",
+        "turn",
     )
 
     def __init__(self, replica_id: str) -> None:
         self.id = replica_id
+        # What it scores with where requests are spread by a hash.
+        self.seed = hash_of(replica_id.encode())
+        # Of all replicas of its version, the highest was chosen last in turn.
+        self.turn = 0
         self.in_flight = 0
         self.streams = 0
         self.standing = Standing.UNKNOWN

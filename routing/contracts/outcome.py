@@ -29,13 +29,19 @@ class Why(enum.StrEnum):
     """Why the replica of an attempt was taken.
 
     ``ONLY``: no other was in its tier. ``LOWER_COST`` and ``TIE``: of the two that
-    were compared it cost less, or as much. ``TRIAL``: it was due for the one request
-    that tries an ejected replica.
+    were compared it cost less, or as much. ``LEAST``: of all, it cost the least.
+    ``TURN``: it was its turn. ``HASH``: the hash of the request led to it.
+    ``OVERFLOW``: the hash led to one that had too much to do, then to this one.
+    ``TRIAL``: it was due for the one request that tries an ejected replica.
     """
 
     ONLY = "only"
     LOWER_COST = "lower_cost"
     TIE = "tie"
+    LEAST = "least"
+    TURN = "turn"
+    HASH = "hash"
+    OVERFLOW = "overflow"
     TRIAL = "trial"
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 WEIGHT_TOTAL_BP = 10_000
 
+HeaderName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9-]*\Z", max_length=64)]
 Seconds = Annotated[float, msgspec.Meta(ge=0.1, le=86_400)]
 
 
@@ -17,6 +18,20 @@ class Strategy(enum.StrEnum):
     """How a replica of the drawn version is chosen."""
 
     POWER_OF_TWO = "power_of_two"
+    LEAST_INFLIGHT = "least_inflight"
+    ROUND_ROBIN = "round_robin"
+    CONSISTENT_HASH = "consistent_hash"
+
+
+class HashOn(enum.StrEnum):
+    """What keeps requests together under ``CONSISTENT_HASH``: the API key, the field
+    ``user`` of the body, a header, or the beginning of the conversation, up to its
+    first message by a user. A request without it goes by its key."""
+
+    KEY = "key"
+    USER = "user"
+    HEADER = "header"
+    CONVERSATION = "conversation"
 
 
 class Timeouts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -31,16 +46,23 @@ class Timeouts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RouteSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``retries`` is the number of further replicas tried before any content."""
+    """``retries`` is the number of further replicas tried before any content.
+    ``hash_on`` and ``hash_header``, the name of a header, count under
+    ``CONSISTENT_HASH`` only."""
 
     strategy: Strategy = Strategy.POWER_OF_TWO
+    hash_on: HashOn = HashOn.KEY
+    hash_header: HeaderName = ""
     timeouts: Timeouts = Timeouts()
     retries: Annotated[int, msgspec.Meta(ge=0, le=3)] = 1
 
 
 def settings_decode(value: object) -> RouteSettings:
     """Settings from plain JSON values; ``msgspec.ValidationError`` names the field."""
-    return msgspec.convert(value, RouteSettings)
+    settings = msgspec.convert(value, RouteSettings)
+    if settings.hash_on is HashOn.HEADER and not settings.hash_header:
+        raise msgspec.ValidationError("Expected the header's name - at `$.hash_header`")
+    return settings
 
 
 def weights_problem(weights: Mapping[str, int]) -> str | None:

@@ -13,6 +13,7 @@ from routing.balance.draw import Rng
 from routing.balance.router import Route, Router, Version
 from routing.contracts.keys import SCOPE_CHOOSE_VERSION, KeyEntry
 from routing.gateway import errors
+from routing.gateway.affinity import affinity_of
 from routing.gateway.auth import Auth, Verdict
 from routing.gateway.body import peek
 from routing.gateway.draws import Draws
@@ -94,7 +95,8 @@ def forward(
         _check_kind(route, endpoint)
         only = _chosen_version(exchange, route, entry)
         exchange.chosen = only is not None
-        candidates = Candidates(route, gateway.rng, only)
+        affinity = affinity_of(route.entry.settings, exchange.request, entry.id)
+        candidates = Candidates(route, gateway.rng, only, affinity)
         if candidates.first is not None:
             exchange.first_version = candidates.first.name
             exchange.first_probability = candidates.probability

@@ -25,7 +25,11 @@ from routing.contracts.snapshot import (
 Shape = dict[str, tuple[int, int]]
 
 
-def route_of(shape: Shape, standing: Standing = Standing.ELIGIBLE) -> Route:
+def route_of(
+    shape: Shape,
+    standing: Standing = Standing.ELIGIBLE,
+    settings: RouteSettings | None = None,
+) -> Route:
     """A compiled route: version name → (weight, number of replicas)."""
     versions = tuple(
         VersionEntry(
@@ -37,7 +41,7 @@ def route_of(shape: Shape, standing: Standing = Standing.ELIGIBLE) -> Route:
         )
         for name, (weight, count) in shape.items()
     )
-    entry = RouteEntry("m", "chat", 0, 1, RouteSettings(), versions)
+    entry = RouteEntry("m", "chat", 0, 1, settings or RouteSettings(), versions)
     states = ReplicaStates()
     router = Router.compile(Snapshot(1, 1, 1, 0.0, (entry,)), states)
     states.keep(router.members())

@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 
 from console.accounts.models import User
+from routing.contracts.route import HashOn, Strategy
 from routing.models import Generation
 from routing.selectors.routes import route_view
 from routing.services import route_settings_set
@@ -20,6 +21,8 @@ pytestmark = [
 ADDRESS = "/models/qwen/settings"
 FORM = {
     "strategy": "power_of_two",
+    "hash_on": "key",
+    "hash_header": "",
     "retries": "2",
     "timeouts.connect_s": "3",
     "timeouts.first_content_s": "60",
@@ -46,6 +49,19 @@ def test_a_setting_is_saved_as_a_generation_and_can_be_taken_back(page: Client) 
     assert [weight for _version, weight in back.weights] == [10_000]
 
 
+def test_the_strategy_and_what_belongs_together_are_saved(page: Client) -> None:
+    fleet.model_add("qwen", "v1")
+    hashed = {"strategy": "consistent_hash", "hash_on": "header"}
+    answer = page.post(ADDRESS, FORM | hashed)
+    assert answer.status_code == 422
+    assert answer.context["form"].errors["hash_header"] == ["Which header is it?"]
+    page.post(ADDRESS, FORM | hashed | {"hash_header": "X-Session-Id"})
+    settings = route_view(model="qwen").settings
+    assert settings.strategy is Strategy.CONSISTENT_HASH
+    assert settings.hash_on is HashOn.HEADER
+    assert settings.hash_header == "X-Session-Id"
+
+
 def test_the_same_settings_make_no_generation(page: Client) -> None:
     fleet.model_add("qwen", "v1")
     page.post(ADDRESS, FORM)
@@ -63,6 +79,7 @@ def test_the_same_settings_make_no_generation(page: Client) -> None:
         ("retries", "4", "3"),
         ("retries", "1.5", "whole number"),
         ("strategy", "luck", "luck"),
+        ("hash_header", "a b", "letters, digits and hyphens"),
         ("timeouts.first_content_s", "", "required"),
     ],
 )

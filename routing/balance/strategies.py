@@ -1,0 +1,17 @@
+"""Which strategy is which function."""
+
+from __future__ import annotations
+
+from routing.balance import picked
+from routing.balance.consistent_hash import consistent_hash
+from routing.balance.least_inflight import least_inflight
+from routing.balance.power_of_two import power_of_two
+from routing.balance.round_robin import round_robin
+from routing.contracts.route import Strategy
+
+STRATEGIES: dict[Strategy, picked.Strategy] = {
+    Strategy.POWER_OF_TWO: power_of_two,
+    Strategy.LEAST_INFLIGHT: least_inflight,
+    Strategy.ROUND_ROBIN: round_robin,
+    Strategy.CONSISTENT_HASH: consistent_hash,
+}
