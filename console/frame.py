@@ -73,7 +73,7 @@ _CHAPTERS = {
     "overview": "console",
     "models": "concepts",
     "traffic": "weights",
-    "route-settings": "weights",
+    "route-settings": "concepts",
     "replicas": "troubleshooting",
     "nodes": "operations",
     "teams": "accounts",

@@ -11,6 +11,7 @@ import enum
 from cluster.health.patience import HANG_S
 from routing.balance.breaker import Breaker
 from routing.balance.hashing import hash_of
+from routing.balance.retry_budget import RetryBudget
 
 AVOID_FIRST_S = 2.0
 AVOID_MOST_S = 10.0
@@ -133,13 +134,14 @@ class Group:
     """The replicas of one model, over all revisions. ``trials`` are those that one
     request at a time may try."""
 
-    __slots__ = ("model", "panic", "states", "trials")
+    __slots__ = ("model", "panic", "retries", "states", "trials")
 
     def __init__(self, model: str) -> None:
         self.model = model
         self.states: tuple[ReplicaState, ...] = ()
         self.trials: tuple[ReplicaState, ...] = ()
         self.panic = False
+        self.retries = RetryBudget()
 
     @property
     def trying(self) -> bool:

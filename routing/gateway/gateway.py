@@ -149,6 +149,9 @@ class Gateway:
     def retried(self, reason: str) -> None:
         self.metrics.retried(reason)
 
+    def retry_refused(self, model: str) -> None:
+        self.metrics.retries_refused[model] += 1
+
     # What it says of itself -------------------------------------------------------
 
     def _record(self) -> GatewayRecord:

@@ -147,6 +147,7 @@ class Metrics:
         self._durations: defaultdict[str, Histogram] = defaultdict(Histogram)
         self._first_tokens: defaultdict[str, Histogram] = defaultdict(Histogram)
         self._retries: Counter[str] = Counter()
+        self.retries_refused: Counter[str] = Counter()
         self._disconnects = 0
         self.in_flight: Counter[str] = Counter()
 
@@ -213,6 +214,15 @@ class Metrics:
                 (
                     ((*own, ("reason", reason)), count)
                     for reason, count in self._retries.items()
+                ),
+            ),
+            _family(
+                "sluice_retries_refused_total",
+                "counter",
+                "Further attempts that were not made: too many were made just before.",
+                (
+                    ((*own, ("model", model)), count)
+                    for model, count in self.retries_refused.items()
                 ),
             ),
             _family(

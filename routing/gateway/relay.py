@@ -51,6 +51,7 @@ class Host(attempt.Host, Protocol):
     def relay_opened(self, relay: Relay) -> None: ...
     def relay_closed(self, relay: Relay) -> None: ...
     def retried(self, reason: str) -> None: ...
+    def retry_refused(self, model: str) -> None: ...
 
 
 class Relay:
@@ -71,6 +72,7 @@ class Relay:
         self._host = host
         self._endpoint = endpoint
         self._retries_left = settings.retries
+        self._budget = route.group.retries
         self._candidates = candidates
         self._peeked = peeked
         self._attempt: OpenAttempt | None = None
@@ -107,6 +109,7 @@ class Relay:
     def start(self) -> None:
         self.exchange.forwarding = self
         self._host.relay_opened(self)
+        self._budget.request(self._host.clock.now)
         if not self._try_next():
             self._give_up(
                 errors.no_healthy_replica(
@@ -174,13 +177,22 @@ class Relay:
         self._end_attempt(failed.reason, blames=failed.blames)
         self._passing = None
         self._failures.append(failed)
-        if failed.retryable and self._retries_left > 0 and self._try_next():
+        if failed.retryable and self._may_retry() and self._try_next():
             self._retries_left -= 1
             self._host.retried(failed.reason)
             return
         timed_out = failed.problem.code == "upstream_timeout"
         ending = Ending.TIMED_OUT if timed_out else Ending.UPSTREAM_FAILED
         self._give_up(failure.final(self._failures), ending)
+
+    def _may_retry(self) -> bool:
+        """Within what the route allows each request, and all of them together."""
+        if self._retries_left <= 0:
+            return False
+        if self._budget.take(self._host.clock.now):
+            return True
+        self._host.retry_refused(self.model)
+        return False
 
     def _give_up(self, problem: Problem, ending: Ending) -> None:
         if not self.exchange.connection.started:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import socket
 import time
+from pathlib import Path
 
 import pytest
 
 from cluster.health import Admin, Probe
 from routing.contracts.outcome import Ending
 from tests.fakes.engine import MockEngine
+from tests.gateway import world
 from tests.gateway.world import (
     CHAT,
     ControlPlane,
@@ -224,6 +226,27 @@ def test_when_all_fail_the_client_is_told_once_and_nobody_is_asked_twice(
     outcome = gateway.outcome(reply.headers["x-request-id"])
     assert outcome.ending is Ending.UPSTREAM_FAILED
     assert [attempt.error for attempt in outcome.attempts] == ["status", "status"]
+
+
+def test_retries_never_double_the_traffic_to_replicas_that_all_fail(
+    folder: Path, control: ControlPlane, key: str, engines: Engines
+) -> None:
+    """One retry budget for the whole route: what all replicas fail at is not tried
+    twice for everybody."""
+    for engine in engines:
+        engine.set(status=500)
+    with world.gateway(folder, control.valkey.url) as fresh:
+        addresses = [engine.address for engine in engines]
+        apply(control, fresh, route("m", {"v1": (10_000, addresses)}))
+        replies = [fresh.chat(key) for _ in range(100)]
+        assert {reply.status for reply in replies} == {502}
+        hits = sum(engine.counters().requests for engine in engines)
+        refused = fresh.metric("sluice_retries_refused_total", 'model="m"')
+        # Ten seconds bear thirty retries and a fifth of the requests; a slow machine
+        # takes longer.
+        assert hits + refused == 200
+        assert fresh.metric("sluice_retries_total") == hits - 100
+        assert refused > 0
 
 
 def test_when_all_are_saturated_it_is_a_429_with_the_longest_wait(
