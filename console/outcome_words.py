@@ -243,6 +243,9 @@ _COMPARISONS = {
         "Where requests of its kind stay had too much to do: %(replica)s is next by "
         "the hash."
     ),
+    Why.PREFIX: gettext_lazy(
+        "%(replica)s was lately sent the longest part of what this prompt begins with."
+    ),
 }
 
 

@@ -31,6 +31,9 @@ STRATEGIES: dict[Strategy, Promise] = {
     Strategy.CONSISTENT_HASH: gettext_lazy(
         "consistent hash: what belongs together stays together"
     ),
+    Strategy.PREFIX_AFFINITY: gettext_lazy(
+        "prefix affinity: where the prompt's beginning has been before"
+    ),
 }
 HASHED: dict[HashOn, Promise] = {
     HashOn.KEY: gettext_lazy("the API key"),

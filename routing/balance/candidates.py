@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from routing.balance.draw import Draw, Rng
@@ -76,7 +76,7 @@ class Candidates:
     In every tier the drawn version comes first, then the other versions of the
     route by their remaining weights; one of weight 0 never. With ``only`` there is
     no draw and no other version. Among the replicas of a tier the strategy of the route
-    chooses; ``affinity`` is the hash of what the request is to stay with, 0 for none.
+    chooses; ``affinity`` are hashes of what the request is to stay with, if anything.
     """
 
     __slots__ = (
@@ -90,7 +90,11 @@ class Candidates:
     )
 
     def __init__(
-        self, route: Route, rng: Rng, only: Version | None = None, affinity: int = 0
+        self,
+        route: Route,
+        rng: Rng,
+        only: Version | None = None,
+        affinity: Sequence[int] = (),
     ) -> None:
         self._route = route
         self._rng = rng

@@ -15,7 +15,7 @@ from routing.contracts.outcome import Why
 
 
 def least_inflight(
-    replicas: Sequence[Replica], rng: Rng, now: float, affinity: int = 0
+    replicas: Sequence[Replica], rng: Rng, now: float, affinity: Sequence[int] = ()
 ) -> Picked:
     """The one that costs least (``ReplicaState.cost``); a tie falls at random."""
     if alone := only(replicas):

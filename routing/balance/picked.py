@@ -21,9 +21,9 @@ class Picked(NamedTuple):
     other_cost: float = 0.0
 
 
-# Given the replicas that may be chosen (never none), randomness, the monotonic time and
-# the hash of what the request is to stay with (0 where its route does not ask for one).
-Strategy = Callable[[Sequence[Replica], Rng, float, int], Picked]
+# Given the replicas that may be chosen (never none), randomness, the monotonic time,
+# and hashes of what the request is to stay with (none where its route asks for none).
+Strategy = Callable[[Sequence[Replica], Rng, float, Sequence[int]], Picked]
 
 
 def only(replicas: Sequence[Replica]) -> Picked | None:

@@ -16,7 +16,7 @@ from routing.contracts.outcome import Why
 
 
 def power_of_two(
-    replicas: Sequence[Replica], rng: Rng, now: float, affinity: int = 0
+    replicas: Sequence[Replica], rng: Rng, now: float, affinity: Sequence[int] = ()
 ) -> Picked:
     """Of two different replicas the one that costs less (``ReplicaState.cost``); a tie
     falls at random.

@@ -15,7 +15,7 @@ from routing.contracts.outcome import Why
 
 
 def round_robin(
-    replicas: Sequence[Replica], rng: Rng, now: float, affinity: int = 0
+    replicas: Sequence[Replica], rng: Rng, now: float, affinity: Sequence[int] = ()
 ) -> Picked:
     """The one whose turn it is. A replica in its slow start lets turns pass by, with
     the probability that its share leaves."""

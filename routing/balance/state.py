@@ -11,6 +11,7 @@ import enum
 from cluster.health.patience import HANG_S
 from routing.balance.breaker import Breaker
 from routing.balance.hashing import hash_of
+from routing.balance.prefixes import Prefixes
 from routing.balance.retry_budget import RetryBudget
 
 AVOID_FIRST_S = 2.0
@@ -58,6 +59,7 @@ class ReplicaState:
         "in_flight",
         "last_byte_at",
         "marked",
+        "prefixes",
         "seed",
         "seen_elsewhere_at",
         "slow_since",
@@ -71,6 +73,8 @@ class ReplicaState:
         self.id = replica_id
         # What it scores with where requests are spread by a hash.
         self.seed = hash_of(replica_id.encode())
+        # What it was sent lately, where that decides.
+        self.prefixes = Prefixes()
         # Of all replicas of its version, the highest was chosen last in turn.
         self.turn = 0
         self.in_flight = 0

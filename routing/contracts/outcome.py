@@ -32,6 +32,7 @@ class Why(enum.StrEnum):
     were compared it cost less, or as much. ``LEAST``: of all, it cost the least.
     ``TURN``: it was its turn. ``HASH``: the hash of the request led to it.
     ``OVERFLOW``: the hash led to one that had too much to do, then to this one.
+    ``PREFIX``: it was sent the longest beginning of the prompt before.
     ``TRIAL``: it was due for the one request that tries an ejected replica.
     """
 
@@ -42,6 +43,7 @@ class Why(enum.StrEnum):
     TURN = "turn"
     HASH = "hash"
     OVERFLOW = "overflow"
+    PREFIX = "prefix"
     TRIAL = "trial"
 
 

@@ -21,6 +21,7 @@ class Strategy(enum.StrEnum):
     LEAST_INFLIGHT = "least_inflight"
     ROUND_ROBIN = "round_robin"
     CONSISTENT_HASH = "consistent_hash"
+    PREFIX_AFFINITY = "prefix_affinity"
 
 
 class HashOn(enum.StrEnum):

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from routing.balance.hashing import hash_of
+from routing.balance.hashing import chain_of, hash_of
 from routing.contracts.route import HashOn, RouteSettings, Strategy
 from routing.gateway.request import Request
 
@@ -25,14 +25,28 @@ class _Fields(msgspec.Struct):
     prompt: msgspec.Raw = msgspec.Raw()
 
 
+class _Prompt(msgspec.Struct):
+    messages: msgspec.Raw = msgspec.Raw()
+    prompt: msgspec.Raw = msgspec.Raw()
+
+
 _decode = msgspec.json.Decoder(_Fields).decode
+_decode_prompt = msgspec.json.Decoder(_Prompt).decode
 
 
-def affinity_of(settings: RouteSettings, request: Request, key: str) -> int:
-    """Its hash, 0 where the route does not keep requests together. ``key`` is the id of
-    the API key, for a request that lacks what its route goes by."""
-    if settings.strategy is not Strategy.CONSISTENT_HASH:
-        return 0
+def affinity_of(settings: RouteSettings, request: Request, key: str) -> tuple[int, ...]:
+    """Its hashes, as the strategy of the route wants them; none where it wants none.
+
+    ``key`` is the id of the API key, for a request that lacks what its route goes by.
+    """
+    if settings.strategy is Strategy.CONSISTENT_HASH:
+        return (_kind(settings, request, key),)
+    if settings.strategy is Strategy.PREFIX_AFFINITY:
+        return _chain(request.body)
+    return ()
+
+
+def _kind(settings: RouteSettings, request: Request, key: str) -> int:
     text = b""
     if settings.hash_on is HashOn.HEADER:
         text = request.headers.get(settings.hash_header.lower().encode(), b"")
@@ -63,3 +77,13 @@ def _beginning(messages: list[_Message]) -> bytes:
         if message.role == "user":
             break
     return b"\n".join(parts)
+
+
+def _chain(body: bytes) -> tuple[int, ...]:
+    """Of the messages as they were written, or the prompt: a client that goes on with a
+    conversation sends the same bytes and more."""
+    try:
+        fields = _decode_prompt(body)
+    except msgspec.DecodeError:
+        return ()
+    return chain_of(bytes(fields.messages) or bytes(fields.prompt))

@@ -141,6 +141,8 @@ class Standings:
         before = self.merged.get(state.id)
         self.merged[state.id] = merged
         state.standing = standing_of(merged)
+        if state.standing is Standing.BARRED:
+            state.prefixes.clear()
         state.draining = merged.label is Label.DRAINING
         if not merged.eligible or merged.panic:
             state.slow_since = 0.0

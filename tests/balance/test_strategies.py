@@ -11,9 +11,11 @@ import pytest
 from routing.balance import picked
 from routing.balance.candidates import Candidates
 from routing.balance.consistent_hash import LOAD_FACTOR, consistent_hash
-from routing.balance.hashing import MASK, hash_of, mixed
+from routing.balance.hashing import MASK, chain_of, hash_of, mixed
 from routing.balance.least_inflight import least_inflight
 from routing.balance.power_of_two import power_of_two
+from routing.balance.prefix_affinity import prefix_affinity
+from routing.balance.prefixes import BLOCKS, TTL_S, Prefixes
 from routing.balance.round_robin import round_robin
 from routing.balance.router import Replica
 from routing.balance.state import ReplicaState, Standing
@@ -41,7 +43,7 @@ def picks(
     """How often each is chosen by ``n`` requests, none of which stays open."""
     rng = random.Random(n)
     return Counter(
-        strategy(replicas, rng, now, hash_of(b"%d" % number)).replica.id
+        strategy(replicas, rng, now, (hash_of(b"%d" % number),)).replica.id
         for number in range(n)
     )
 
@@ -66,7 +68,9 @@ def test_the_only_replica_is_taken_whatever_it_has_to_do(
 ) -> None:
     (alone,) = replicas_of(1)
     alone.state.in_flight = 100
-    assert strategy([alone], random.Random(1), 0.0, 7) == picked.Picked(alone, Why.ONLY)
+    assert strategy([alone], random.Random(1), 0.0, (7,)) == picked.Picked(
+        alone, Why.ONLY
+    )
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES.values())
@@ -82,7 +86,7 @@ def test_a_slow_start_gets_less_than_its_part(
     opened: list[Replica] = []
     found: Counter[str] = Counter()
     for number in range(200 * count):
-        chosen = strategy(replicas, rng, 103.0, hash_of(b"%d" % number)).replica
+        chosen = strategy(replicas, rng, 103.0, (hash_of(b"%d" % number),)).replica
         found[chosen.id] += 1
         chosen.state.in_flight += 1
         opened.append(chosen)
@@ -143,7 +147,7 @@ def test_fresh_failures_make_a_replica_dearer_not_cheaper() -> None:
 def stays(replicas: list[Replica], keys: int) -> dict[int, str]:
     rng = random.Random(0)
     return {
-        key: consistent_hash(replicas, rng, 0.0, hash_of(b"%d" % key)).replica.id
+        key: consistent_hash(replicas, rng, 0.0, (hash_of(b"%d" % key),)).replica.id
         for key in range(keys)
     }
 
@@ -170,7 +174,7 @@ def test_who_goes_takes_only_its_own_and_who_comes_takes_an_even_part(
 @pytest.mark.parametrize("count", [2, 3, 50])
 def test_what_is_too_much_for_one_goes_to_the_next_in_its_order(count: int) -> None:
     replicas = replicas_of(count)
-    rng, key = random.Random(1), hash_of(b"everybody")
+    rng, key = random.Random(1), (hash_of(b"everybody"),)
     found = []
     for _request in range(20 * count):
         chosen = consistent_hash(replicas, rng, 0.0, key)
@@ -202,7 +206,77 @@ def test_one_bit_more_or_less_moves_about_half_of_the_bits() -> None:
         for value in (rng.getrandbits(64) for _ in range(2000))
     ]
     assert 31 < sum(flips) / len(flips) < 33
-    assert hash_of(b"") > 0 and hash_of(b"a") <= MASK
+    assert hash_of(b"a") <= MASK and hash_of(b"a") != hash_of(b"b")
+
+
+# By the beginning of the prompt ----------------------------------------------------
+
+
+def chain(text: str) -> tuple[int, ...]:
+    """Blocks of a letter each."""
+    return chain_of(text.encode(), block=1)
+
+
+def test_prompts_that_begin_alike_have_the_first_hashes_in_common() -> None:
+    one, other = chain("abcd"), chain("abxd")
+    assert one[:2] == other[:2]
+    assert not set(one[2:]) & set(other[2:])
+    assert chain_of(b"x" * 511) == () and len(chain_of(b"x" * 1500)) == 2
+    assert len(chain_of(b"x" * 1_000_000)) == 64
+
+
+@pytest.mark.parametrize("count", [2, 3, 50])
+def test_a_conversation_goes_on_where_it_began(count: int) -> None:
+    replicas, rng = replicas_of(count), random.Random(1)
+    for number in range(100):
+        text = f"{number:03}"
+        where = prefix_affinity(replicas, rng, 0.0, chain(text)).replica
+        for turn in range(1, 4):
+            text += f"{turn}" * 3
+            again = prefix_affinity(replicas, rng, float(turn), chain(text))
+            assert again == picked.Picked(where, Why.PREFIX)
+
+
+def test_the_longest_beginning_wins_and_of_equal_ones_the_less_busy() -> None:
+    replicas, rng = replicas_of(3), random.Random(1)
+    replicas[0].state.prefixes.add(chain("ab"), 0.0)
+    replicas[1].state.prefixes.add(chain("abc"), 0.0)
+    assert prefix_affinity(replicas, rng, 1.0, chain("abcd")).replica is replicas[1]
+    replicas[0].state.prefixes.add(chain("abcd"), 1.0)
+    replicas[0].state.in_flight = 1
+    replicas[2].state.in_flight = 2
+    assert prefix_affinity(replicas, rng, 1.0, chain("abcd")).replica is replicas[1]
+
+
+def test_what_is_too_busy_or_long_ago_does_not_count() -> None:
+    replicas, rng = replicas_of(3), random.Random(1)
+    replicas[0].state.prefixes.add(chain("abc"), 0.0)
+    replicas[0].state.in_flight = 9
+    chosen = prefix_affinity(replicas, rng, 1.0, chain("abc"))
+    assert chosen.replica is not replicas[0]
+    replicas[0].state.in_flight = 0
+    assert replicas[0].state.prefixes.length(chain("abc"), TTL_S - 1) == 3
+    assert replicas[0].state.prefixes.length(chain("abc"), TTL_S) == 0
+    replicas[0].state.prefixes.add(chain("abc"), 0.0)
+    replicas[0].state.prefixes.clear()
+    assert replicas[0].state.prefixes.length(chain("abc"), 0.0) == 0
+
+
+def test_the_memory_of_a_replica_is_bounded_and_keeps_the_latest() -> None:
+    prefixes = Prefixes()
+    for number in range(BLOCKS + 10):
+        prefixes.add((number,), 0.0)
+        prefixes.add((0,), 0.0)
+    assert prefixes.length((0,), 0.0) == 1
+    assert prefixes.length((5,), 0.0) == 0
+    assert prefixes.length((BLOCKS + 9,), 0.0) == 1
+
+
+def test_a_prompt_without_a_whole_block_goes_by_load() -> None:
+    busy, free = replicas_of(2)
+    busy.state.in_flight = 3
+    chosen = prefix_affinity([busy, free], random.Random(1), 0.0)
+    assert (chosen.replica, chosen.why) == (free, Why.LOWER_COST)
 
 
 # In a route --------------------------------------------------------------------------
@@ -213,7 +287,7 @@ def test_a_retry_goes_to_another_replica_under_every_strategy(
     strategy: Strategy,
 ) -> None:
     route = route_of({"v1": (10_000, 3)}, settings=RouteSettings(strategy=strategy))
-    candidates = Candidates(route, random.Random(8), affinity=hash_of(b"x"))
+    candidates = Candidates(route, random.Random(8), affinity=(hash_of(b"x"),))
     tried = [candidates.next(now=100.0) for _ in range(3)]
     assert len({one.replica.id for one in tried if one}) == 3
     assert candidates.next(now=100.0) is None

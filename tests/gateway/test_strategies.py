@@ -134,6 +134,49 @@ def _filled(fields: Any, text: str) -> Any:
     return text if fields == "{}" else fields
 
 
+def test_a_conversation_goes_where_its_beginning_was_before(scene: Scene) -> None:
+    given(scene, strategy="prefix_affinity")
+    first, second = scene.gateways
+    found = set()
+    for number in range(12):
+        messages = [{"role": "user", "content": f"{number}: " + "Tell me. " * 80}]
+        where = served(scene, first, messages=messages)
+        # What one gateway has not seen yet, it sends where the other one does.
+        assert served(scene, second, messages=messages) == where
+        messages += [
+            {"role": "assistant", "content": "Yes? " * 200},
+            {"role": "user", "content": "Go on."},
+        ]
+        assert {served(scene, g, messages=messages) for g in scene.gateways} == {where}
+        found.add(where)
+    assert found == set(NAMES)
+    reply = first.request("POST", CHAT, scene.key, {"model": "m", "messages": messages})
+    choice = first.outcome(reply.headers["x-request-id"]).attempts[-1].choice
+    assert choice is not None and choice.why is Why.PREFIX
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"model":"m","messages":7}', b'{"model":"m","messages":[[]],"user":{}}'],
+    ids=["no list", "no messages"],
+)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"strategy": "prefix_affinity"},
+        {"strategy": "consistent_hash", "hash_on": "conversation"},
+        {"strategy": "consistent_hash", "hash_on": "user"},
+    ],
+    ids=["prefix", "conversation", "user"],
+)
+def test_a_body_of_another_shape_is_for_the_engine_to_judge(
+    scene: Scene, settings: dict[str, str], body: bytes
+) -> None:
+    given(scene, **settings)
+    reply = scene.gateways[0].request("POST", CHAT, scene.key, body)
+    assert "x-sluice-replica" in reply.headers
+
+
 def test_the_outcome_says_that_it_was_the_hash(scene: Scene) -> None:
     given(scene, strategy="consistent_hash")
     gateway = scene.gateways[0]
