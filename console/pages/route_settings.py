@@ -96,6 +96,15 @@ class RouteForm(forms.Form):
         ),
     )
 
+    max_tokens = forms.IntegerField(
+        label=gettext_lazy("Most tokens of an answer"),
+        min_value=0,
+        max_value=10_000_000,
+        help_text=gettext_lazy(
+            "A request that asks for more, or does not say, gets this. 0 sets no limit."
+        ),
+    )
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         times = _DEFAULT.timeouts

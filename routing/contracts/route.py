@@ -49,13 +49,15 @@ class Timeouts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class RouteSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``retries`` is the number of further replicas tried before any content.
     ``hash_on`` and ``hash_header``, the name of a header, count under
-    ``CONSISTENT_HASH`` only."""
+    ``CONSISTENT_HASH`` only. ``max_tokens`` is the most that one answer may have, 0 for
+    no limit of the route's own: a request that asks for more, or for none, gets it."""
 
     strategy: Strategy = Strategy.POWER_OF_TWO
     hash_on: HashOn = HashOn.KEY
     hash_header: HeaderName = ""
     timeouts: Timeouts = Timeouts()
     retries: Annotated[int, msgspec.Meta(ge=0, le=3)] = 1
+    max_tokens: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] = 0
 
 
 def settings_decode(value: object) -> RouteSettings:

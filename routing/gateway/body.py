@@ -1,7 +1,8 @@
 """The few fields of a request body that routing needs, and the byte-true rest.
 
-The body goes on as it came, except for the value of the top-level ``model`` and,
-for a stream whose tokens are to be counted, ``stream_options.include_usage``.
+The body goes on as it came, except for the value of the top-level ``model``, for a
+stream whose tokens are to be counted ``stream_options.include_usage``, and for a route
+with a limit the most tokens of the answer.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from routing.gateway.scan import members
 _FIRST_MODEL = re.compile(rb'"model"\s*:\s*("(?:[^"\\]|\\.)*")')
 _FIELD = re.compile(r" - at `\$\.?([^`]*)`")
 _ASK_USAGE = b'"stream_options":{"include_usage":true}'
+# Where a request says how long its answer may get; the last is llama.cpp's own name.
+_MOST_TOKENS = ("max_tokens", "max_completion_tokens", "n_predict")
 
 
 class _StreamOptions(msgspec.Struct):
@@ -68,10 +71,15 @@ def _invalid_field(message: str) -> Problem:
     return invalid_request(f"{where}{reason[0].lower()}{reason[1:]}.", param)
 
 
-def rewrite(body: bytes, peeked: Peek, served_name: str, ask_usage: bool) -> bytes:
-    """The body as the replica gets it."""
+def rewrite(
+    body: bytes, peeked: Peek, served_name: str, ask_usage: bool, max_tokens: int = 0
+) -> bytes:
+    """The body as the replica gets it; ``max_tokens`` 0 leaves the answer's length to
+    the client and the engine."""
     ask_usage = ask_usage and not peeked.wants_usage
     name = msgspec.json.encode(served_name)
+    if max_tokens:
+        return _rewrite_exact(body, name, ask_usage, max_tokens)
     fast = None
     if not ask_usage or not (peeked.has_stream_options or b"stream_options" in body):
         fast = _rewrite_plain(body, name, ask_usage)
@@ -102,19 +110,40 @@ def _rewrite_plain(body: bytes, name: bytes, ask_usage: bool) -> bytes | None:
     )
 
 
-def _rewrite_exact(body: bytes, name: bytes, ask_usage: bool) -> bytes:
+def _rewrite_exact(
+    body: bytes, name: bytes, ask_usage: bool, max_tokens: int = 0
+) -> bytes:
     edits: list[tuple[int, int, bytes]] = []
-    options_found = False
+    options_found = limit_found = False
     for key, start, end in members(body):
         if key == "model":
             edits.append((start, end, name))
+        elif max_tokens and key in _MOST_TOKENS:
+            limit_found = True
+            if _exceeds(body[start:end], max_tokens):
+                edits.append((start, end, b"%d" % max_tokens))
         elif key == "stream_options" and ask_usage:
             options_found = True
             edits.append((start, end, _with_usage(body[start:end])))
+    added = b""
     if ask_usage and not options_found:
+        added = _ASK_USAGE + b","
+    if max_tokens and not limit_found:
+        added += b'"max_tokens":%d,' % max_tokens
+    if added:
         brace = body.index(b"{") + 1
-        edits.insert(0, (brace, brace, _ASK_USAGE + b","))
+        edits.insert(0, (brace, brace, added))
     return _apply(body, edits)
+
+
+def _exceeds(raw: bytes, most: int) -> bool:
+    """Whether this asks for more than so many tokens: null and negative numbers ask for
+    as many as there are. What is no number is for the engine to refuse."""
+    value = msgspec.json.decode(raw)
+    if value is None:
+        return True
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and not 0 <= value <= most
 
 
 def _with_usage(raw: bytes) -> bytes:

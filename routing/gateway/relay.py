@@ -36,7 +36,7 @@ from routing.gateway.passing import (
     WholePassing,
 )
 from routing.gateway.upstream import Answer
-from routing.gateway.usage import estimate
+from routing.gateway.usage import NO_TOKENS, estimate
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +73,8 @@ class Relay:
         self._endpoint = endpoint
         self._retries_left = settings.retries
         self._budget = route.group.retries
+        # Only where an answer is generated can it be too long.
+        self._max_tokens = settings.max_tokens if endpoint.streams else 0
         self._candidates = candidates
         self._peeked = peeked
         self._attempt: OpenAttempt | None = None
@@ -151,6 +153,7 @@ class Relay:
             self._peeked,
             candidate.version.served_name,
             self.exchange.streamed,
+            self._max_tokens,
         )
         head = b"%bcontent-length: %d\r\nx-request-id: %b\r\n%b\r\n" % (
             request_head(self._endpoint.path, candidate.replica.address),
@@ -378,5 +381,7 @@ class Relay:
             if counted is not None:
                 exchange.tokens = counted
                 return
-        if self._sent:
+        if not self._endpoint.metered:
+            exchange.tokens = NO_TOKENS
+        elif self._sent:
             exchange.tokens = estimate(exchange.request.size, self.tokens)

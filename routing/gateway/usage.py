@@ -23,6 +23,9 @@ class Tokens(NamedTuple):
     estimated: bool = False
 
 
+NO_TOKENS = Tokens(0, 0)
+
+
 class Usage(msgspec.Struct):
     """Token counts as the engine gave them; whatever is no number counts as none."""
 

@@ -219,6 +219,7 @@ def test_the_settings_of_a_route_are_replaced_as_they_were_read(api: Api) -> Non
     [
         ({"retries": 9}, "retries"),
         ({"retries": "1"}, "retries"),
+        ({"max_tokens": -1}, "max_tokens"),
         ({"strategy": "best"}, "strategy"),
         ({"hash_on": "weather"}, "hash_on"),
         ({"hash_on": "header"}, "hash_header"),

@@ -24,6 +24,7 @@ FORM = {
     "hash_on": "key",
     "hash_header": "",
     "retries": "2",
+    "max_tokens": "4096",
     "timeouts.connect_s": "3",
     "timeouts.first_content_s": "60",
     "timeouts.idle_s": "30.5",
@@ -40,6 +41,7 @@ def test_a_setting_is_saved_as_a_generation_and_can_be_taken_back(page: Client) 
     view = route_view(model="qwen")
     assert view.route.generation == 2 and view.settings.retries == 2
     assert view.settings.timeouts.idle_s == 30.5
+    assert view.settings.max_tokens == 4096
     shown = page.get(ADDRESS)
     assert 'value="30.5"' in shown.content.decode()
     offer = shown.context["undo_offer"]()
@@ -77,6 +79,7 @@ def test_the_same_settings_make_no_generation(page: Client) -> None:
         ("timeouts.total_s", "1e9", "86400"),
         ("timeouts.idle_s", "301", "longer than the total time"),
         ("retries", "4", "3"),
+        ("max_tokens", "-1", "0"),
         ("retries", "1.5", "whole number"),
         ("strategy", "luck", "luck"),
         ("hash_header", "a b", "letters, digits and hyphens"),

@@ -154,3 +154,40 @@ def test_a_wrong_body_is_refused_by_field(body: bytes, param: str | None) -> Non
     assert (problem.status, problem.code) == (400, "invalid_request")
     assert problem.param == param
     assert problem.message.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("sent", "goes_on"),
+    [
+        ({}, {"max_tokens": 100}),
+        ({"max_tokens": 20}, {"max_tokens": 20}),
+        ({"max_tokens": 100}, {"max_tokens": 100}),
+        ({"max_tokens": 101}, {"max_tokens": 100}),
+        ({"max_tokens": None}, {"max_tokens": 100}),
+        ({"max_tokens": -1}, {"max_tokens": 100}),
+        ({"max_tokens": 1e30}, {"max_tokens": 100}),
+        ({"max_tokens": "many"}, {"max_tokens": "many"}),
+        ({"max_tokens": True}, {"max_tokens": True}),
+        ({"max_completion_tokens": 500}, {"max_completion_tokens": 100}),
+        (
+            {"max_tokens": 5, "max_completion_tokens": 500, "n_predict": -1},
+            {"max_tokens": 5, "max_completion_tokens": 100, "n_predict": 100},
+        ),
+    ],
+)
+@pytest.mark.parametrize("ask_usage", [False, True])
+def test_no_answer_may_get_longer_than_the_route_allows(
+    sent: dict[str, Any], goes_on: dict[str, Any], ask_usage: bool
+) -> None:
+    body = json.dumps({"x": {"max_tokens": 7}, "model": "m"} | sent).encode()
+    after = json.loads(rewrite(body, peek(body), "n", ask_usage, 100))
+    wanted = {"x": {"max_tokens": 7}, "model": "n"} | goes_on
+    if ask_usage:
+        wanted["stream_options"] = {"include_usage": True}
+    assert after == wanted
+
+
+def test_a_limit_that_comes_twice_is_no_way_around_it() -> None:
+    body = b'{"model":"m","max_tokens":1,"max_tokens":900}'
+    after = json.loads(rewrite(body, peek(body), "m", False, 100))
+    assert after["max_tokens"] == 100

@@ -138,10 +138,23 @@ def test_each_kind_offers_its_endpoints(gateway: GatewayProcess, key: str) -> No
         ("/v1/completions", {"model": "m", "prompt": "a"}),
         ("/v1/embeddings", {"model": "vectors", "input": "a"}),
         ("/v1/rerank", {"model": "ranks", "query": "a", "documents": ["b"]}),
+        ("/tokenize", {"model": "m", "prompt": "a b c"}),
     ):
         reply = gateway.request("POST", path, key, body)
         assert reply.status == 200, reply.body
         assert reply.headers["x-sluice-model"] == body["model"]
+
+
+def test_counting_tokens_uses_none(gateway: GatewayProcess, key: str) -> None:
+    body = {"model": "m", "prompt": "a b c"}
+    reply = gateway.request("POST", "/tokenize", key, body)
+    assert reply.json["count"] == 3
+    outcome = gateway.outcome(reply.headers["x-request-id"])
+    assert (outcome.prompt_tokens, outcome.completion_tokens) == (0, 0)
+    assert not outcome.estimated
+    # What the engine does not have, it says itself.
+    reply = gateway.request("POST", "/detokenize", key, {"model": "m", "tokens": [1]})
+    assert reply.status == 404 and "x-sluice-replica" in reply.headers
 
 
 def test_served_replies_say_by_whom(
