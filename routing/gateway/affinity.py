@@ -28,6 +28,7 @@ class _Fields(msgspec.Struct):
 class _Prompt(msgspec.Struct):
     messages: msgspec.Raw = msgspec.Raw()
     prompt: msgspec.Raw = msgspec.Raw()
+    input: msgspec.Raw = msgspec.Raw()
 
 
 _decode = msgspec.json.Decoder(_Fields).decode
@@ -86,4 +87,4 @@ def _chain(body: bytes) -> tuple[int, ...]:
         fields = _decode_prompt(body)
     except msgspec.DecodeError:
         return ()
-    return chain_of(bytes(fields.messages) or bytes(fields.prompt))
+    return chain_of(bytes(fields.messages or fields.prompt or fields.input))

@@ -18,8 +18,6 @@ from routing.gateway.scan import members
 _FIRST_MODEL = re.compile(rb'"model"\s*:\s*("(?:[^"\\]|\\.)*")')
 _FIELD = re.compile(r" - at `\$\.?([^`]*)`")
 _ASK_USAGE = b'"stream_options":{"include_usage":true}'
-# Where a request says how long its answer may get; the last is llama.cpp's own name.
-_MOST_TOKENS = ("max_tokens", "max_completion_tokens", "n_predict")
 
 
 class _StreamOptions(msgspec.Struct):
@@ -72,14 +70,22 @@ def _invalid_field(message: str) -> Problem:
 
 
 def rewrite(
-    body: bytes, peeked: Peek, served_name: str, ask_usage: bool, max_tokens: int = 0
+    body: bytes,
+    peeked: Peek,
+    served_name: str,
+    ask_usage: bool,
+    max_tokens: int = 0,
+    most_tokens: tuple[str, ...] = ("max_tokens",),
 ) -> bytes:
-    """The body as the replica gets it; ``max_tokens`` 0 leaves the answer's length to
-    the client and the engine."""
+    """The body as the replica gets it.
+
+    ``max_tokens`` is the most that any of the fields ``most_tokens`` may ask for, the
+    first of which is added where none of them is there; 0 leaves them all alone.
+    """
     ask_usage = ask_usage and not peeked.wants_usage
     name = msgspec.json.encode(served_name)
     if max_tokens:
-        return _rewrite_exact(body, name, ask_usage, max_tokens)
+        return _rewrite_exact(body, name, ask_usage, max_tokens, most_tokens)
     fast = None
     if not ask_usage or not (peeked.has_stream_options or b"stream_options" in body):
         fast = _rewrite_plain(body, name, ask_usage)
@@ -111,14 +117,18 @@ def _rewrite_plain(body: bytes, name: bytes, ask_usage: bool) -> bytes | None:
 
 
 def _rewrite_exact(
-    body: bytes, name: bytes, ask_usage: bool, max_tokens: int = 0
+    body: bytes,
+    name: bytes,
+    ask_usage: bool,
+    max_tokens: int = 0,
+    most_tokens: tuple[str, ...] = (),
 ) -> bytes:
     edits: list[tuple[int, int, bytes]] = []
     options_found = limit_found = False
     for key, start, end in members(body):
         if key == "model":
             edits.append((start, end, name))
-        elif max_tokens and key in _MOST_TOKENS:
+        elif key in most_tokens:
             limit_found = True
             if _exceeds(body[start:end], max_tokens):
                 edits.append((start, end, b"%d" % max_tokens))
@@ -129,7 +139,7 @@ def _rewrite_exact(
     if ask_usage and not options_found:
         added = _ASK_USAGE + b","
     if max_tokens and not limit_found:
-        added += b'"max_tokens":%d,' % max_tokens
+        added += b'"%b":%d,' % (most_tokens[0].encode(), max_tokens)
     if added:
         brace = body.index(b"{") + 1
         edits.insert(0, (brace, brace, added))

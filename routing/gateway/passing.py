@@ -30,8 +30,7 @@ class Relaying(Protocol):
 
     exchange: Exchange
 
-    @property
-    def strips_usage(self) -> bool: ...
+    def reader(self) -> SseReader: ...
     def served_lines(self) -> bytes: ...
     def content_reached(self) -> None: ...
     def moved(self) -> None: ...
@@ -66,7 +65,7 @@ class StreamPassing:
     def __init__(self, relay: Relaying, answer: Answer) -> None:
         self._relay = relay
         self._connection = relay.exchange.connection
-        self._reader = SseReader(strip_usage=relay.strips_usage)
+        self._reader = relay.reader()
         self._encoded = answer.encoded
         self._held = b""
         self._flowing = False

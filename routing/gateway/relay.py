@@ -35,6 +35,7 @@ from routing.gateway.passing import (
     StreamPassing,
     WholePassing,
 )
+from routing.gateway.sse import SseReader
 from routing.gateway.upstream import Answer
 from routing.gateway.usage import NO_TOKENS, estimate
 
@@ -73,8 +74,7 @@ class Relay:
         self._endpoint = endpoint
         self._retries_left = settings.retries
         self._budget = route.group.retries
-        # Only where an answer is generated can it be too long.
-        self._max_tokens = settings.max_tokens if endpoint.streams else 0
+        self._max_tokens = settings.max_tokens if endpoint.most_tokens else 0
         self._candidates = candidates
         self._peeked = peeked
         self._attempt: OpenAttempt | None = None
@@ -93,10 +93,10 @@ class Relay:
             host.hold_s if exchange.streamed else None,
         )
 
-    @property
-    def strips_usage(self) -> bool:
-        """Whether the count of tokens was asked for by the gateway alone."""
-        return not self._peeked.wants_usage
+    def reader(self) -> SseReader:
+        """For the stream of the answer; takes out a count of tokens that the gateway
+        alone had asked for."""
+        return self._endpoint.reader(strip_usage=not self._peeked.wants_usage)
 
     @property
     def replica_id(self) -> str:
@@ -152,8 +152,9 @@ class Relay:
             request.body,
             self._peeked,
             candidate.version.served_name,
-            self.exchange.streamed,
+            self.exchange.streamed and self._endpoint.asks_usage,
             self._max_tokens,
+            self._endpoint.most_tokens,
         )
         head = b"%bcontent-length: %d\r\nx-request-id: %b\r\n%b\r\n" % (
             request_head(self._endpoint.path, candidate.replica.address),

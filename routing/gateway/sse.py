@@ -23,6 +23,11 @@ _NOTABLE = re.compile(rb'"finish_reason"\s*:\s*"|"usage"\s*:\s*\{|"error"|\[DONE
 _EMPTY = (b"", b"null", b'""', b"[]", b"{}", b"false", b"0")
 
 
+def is_nothing(raw: msgspec.Raw) -> bool:
+    """Whether a field is missing, or says nothing."""
+    return bytes(raw) in _EMPTY
+
+
 class _Delta(msgspec.Struct):
     content: msgspec.Raw = msgspec.Raw()
     reasoning: msgspec.Raw = msgspec.Raw()
@@ -168,6 +173,10 @@ class SseReader:
         if payload == b"[DONE]":
             self.done = self.content = True
             return True
+        return self._judge(payload)
+
+    def _judge(self, payload: bytes) -> bool:
+        """What the data of an event mean; false when it is not to be passed on."""
         try:
             chunk = _decode(payload)
         except msgspec.DecodeError:

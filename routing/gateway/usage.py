@@ -33,12 +33,18 @@ class Usage(msgspec.Struct):
     completion_tokens: Any = None
     total_tokens: Any = None
     prompt_tokens_details: Any = None
+    # The same as ``/v1/responses`` calls it.
+    input_tokens: Any = None
+    output_tokens: Any = None
+    input_tokens_details: Any = None
 
     def tokens(self) -> Tokens | None:
         """None where it says nothing of use. What generates nothing, or says only a
         total, has no completion tokens."""
-        completion = _count(self.completion_tokens) or 0
+        completion = _count(self.completion_tokens) or _count(self.output_tokens) or 0
         prompt, total = _count(self.prompt_tokens), _count(self.total_tokens)
+        if prompt is None:
+            prompt = _count(self.input_tokens)
         if prompt is None and total is not None:
             prompt = max(0, total - completion)
         if prompt is None:
@@ -46,7 +52,7 @@ class Usage(msgspec.Struct):
         return Tokens(prompt, completion, self._cached())
 
     def _cached(self) -> int | None:
-        details = self.prompt_tokens_details
+        details = self.prompt_tokens_details or self.input_tokens_details
         return _count(details.get("cached_tokens")) if type(details) is dict else None
 
 

@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.gateway.body import peek, rewrite
+from routing.gateway.endpoints import ENDPOINTS
 from routing.gateway.errors import Refusal
 from routing.gateway.scan import members
 
+MOST_TOKENS = ENDPOINTS["/v1/chat/completions"].most_tokens
 KEYS = st.one_of(
     st.sampled_from(["model", "stream", "stream_options", "messages", "x"]),
     st.text(max_size=6),
@@ -180,7 +182,7 @@ def test_no_answer_may_get_longer_than_the_route_allows(
     sent: dict[str, Any], goes_on: dict[str, Any], ask_usage: bool
 ) -> None:
     body = json.dumps({"x": {"max_tokens": 7}, "model": "m"} | sent).encode()
-    after = json.loads(rewrite(body, peek(body), "n", ask_usage, 100))
+    after = json.loads(rewrite(body, peek(body), "n", ask_usage, 100, MOST_TOKENS))
     wanted = {"x": {"max_tokens": 7}, "model": "n"} | goes_on
     if ask_usage:
         wanted["stream_options"] = {"include_usage": True}
@@ -189,5 +191,5 @@ def test_no_answer_may_get_longer_than_the_route_allows(
 
 def test_a_limit_that_comes_twice_is_no_way_around_it() -> None:
     body = b'{"model":"m","max_tokens":1,"max_tokens":900}'
-    after = json.loads(rewrite(body, peek(body), "m", False, 100))
+    after = json.loads(rewrite(body, peek(body), "m", False, 100, MOST_TOKENS))
     assert after["max_tokens"] == 100

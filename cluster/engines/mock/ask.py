@@ -23,6 +23,7 @@ class Ask(msgspec.Struct):
     stream_options: StreamOptions | None = None
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
+    max_output_tokens: int | None = None
     messages: list[Message] = []
     prompt: Any = None
     input: Any = None
@@ -58,16 +59,16 @@ def words(value: Any) -> int:
     if isinstance(value, list):
         return sum(1 if isinstance(part, int) else words(part) for part in value)
     if isinstance(value, dict):
-        return words(value.get("text"))
+        return words(value.get("text") or value.get("content"))
     return 0
 
 
 def generation(ask: Ask, path: str, *, tokens: int, tokens_win: bool) -> Generation:
     """``tokens`` counts where the request names no maximum, or where it wins."""
-    most = ask.max_completion_tokens or ask.max_tokens
+    most = ask.max_completion_tokens or ask.max_tokens or ask.max_output_tokens
     limited = most is not None and not tokens_win
     options = ask.stream_options
-    prompt = ask.prompt or [message.content for message in ask.messages]
+    prompt = ask.prompt or ask.input or [message.content for message in ask.messages]
     return Generation(
         path=path,
         model=ask.model,

@@ -21,7 +21,13 @@ Remembered = tuple[Step | Stop, ...]
 _Key = TypeVar("_Key")
 
 GENERATING = frozenset(
-    {payloads.CHAT, payloads.COMPLETIONS, payloads.EMBEDDINGS, payloads.RERANK}
+    {
+        payloads.CHAT,
+        payloads.COMPLETIONS,
+        payloads.EMBEDDINGS,
+        payloads.RERANK,
+        payloads.RESPONSES,
+    }
 )
 _LOADING = payloads.error(503, "Loading model", "unavailable_error")
 # Bounds what is remembered: scripts of at most so many tokens, asked for by bodies

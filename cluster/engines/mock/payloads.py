@@ -20,6 +20,7 @@ CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
 EMBEDDINGS = "/v1/embeddings"
 RERANK = "/v1/rerank"
+RESPONSES = "/v1/responses"
 _DIMENSIONS = 8
 
 

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-from cluster.engines.mock import payloads
+from cluster.engines.mock import payloads, responses
 from cluster.engines.mock.ask import Generation
 from cluster.engines.mock.steps import Script, Step, Stop, head, pieces
 from cluster.engines.mock.switches import Switches
@@ -37,6 +37,9 @@ def stream_script(g: Generation, s: Switches) -> Script:
 
 def _until_told(g: Generation, s: Switches) -> Iterator[Step | Stop]:
     """The events of a stream, up to where it is told to stop."""
+    if g.path == payloads.RESPONSES:
+        yield from responses.events(g, s)
+        return
     odd = s.odd_fields
     fails_at = 0 if s.in_band_error == "before" else s.in_band_error
     if g.path == payloads.CHAT and s.in_band_error != "before":

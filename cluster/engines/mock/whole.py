@@ -6,7 +6,7 @@ import gzip
 import itertools
 from typing import Any
 
-from cluster.engines.mock import payloads
+from cluster.engines.mock import payloads, responses
 from cluster.engines.mock.ask import Generation
 from cluster.engines.mock.steps import Script, Step, Stop, head, pieces
 from cluster.engines.mock.switches import Switches
@@ -33,7 +33,9 @@ def value_script(value: dict[str, Any], s: Switches) -> Script:
 
 def answer_script(g: Generation, s: Switches) -> Script:
     """A generated answer that is not streamed."""
-    if s.in_band_error is not None:
+    if g.path == payloads.RESPONSES:
+        value = responses.answer(g, s)
+    elif s.in_band_error is not None:
         value = payloads.error(500, TOLD_TO_FAIL)
     else:
         value = payloads.answer(g, odd=s.odd_fields, with_usage=not s.no_usage)
