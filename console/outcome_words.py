@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy, ngettext, pgettext_lazy
 from cluster.selectors.names import name_possible
 from console.status import Mark
 from console.waterfall import Kind
+from routing.balance.queue_aware import FULL
 from routing.contracts.outcome import Attempt, Choice, Ending, Outcome, Tier, Why
 
 ENDINGS: dict[str, tuple[str, Promise]] = {
@@ -243,17 +244,25 @@ _COMPARISONS = {
         "Where requests of its kind stay had too much to do: %(replica)s is next by "
         "the hash."
     ),
+    Why.LOWER_PRESSURE: gettext_lazy(
+        "Two were drawn at random, and the engine of %(replica)s has more room: "
+        "pressure %(cost)s against %(other_cost)s at %(other)s."
+    ),
     Why.PREFIX: gettext_lazy(
         "%(replica)s was lately sent the longest part of what this prompt begins with."
     ),
 }
 
 
+def _cost(value: float) -> str:
+    return _("unknown") if value >= FULL else f"{value:.3g}"
+
+
 def _comparison(replica: str, choice: Choice) -> str:
     values = {
         "replica": replica,
         "other": choice.other,
-        "cost": f"{choice.cost:.3g}",
-        "other_cost": f"{choice.other_cost:.3g}",
+        "cost": _cost(choice.cost),
+        "other_cost": _cost(choice.other_cost),
     }
     return str(_COMPARISONS[choice.why]) % values

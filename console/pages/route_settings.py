@@ -34,6 +34,9 @@ STRATEGIES: dict[Strategy, Promise] = {
     Strategy.PREFIX_AFFINITY: gettext_lazy(
         "prefix affinity: where the prompt's beginning has been before"
     ),
+    Strategy.QUEUE_AWARE: gettext_lazy(
+        "queue aware: by the queue and the KV cache of the engine"
+    ),
 }
 HASHED: dict[HashOn, Promise] = {
     HashOn.KEY: gettext_lazy("the API key"),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from routing.balance.draw import Draw
 from routing.balance.state import Group, ReplicaState, ReplicaStates
+from routing.contracts.route import Strategy
 from routing.contracts.snapshot import RouteEntry, Snapshot, VersionEntry
 
 
@@ -66,7 +67,9 @@ class Router:
 def _route(entry: RouteEntry, states: ReplicaStates) -> Route:
     versions = {version.name: _version(version, states) for version in entry.versions}
     draw = Draw([(version, version.weight_bp) for version in versions.values()])
-    return Route(entry, versions, draw, states.group(entry.model))
+    group = states.group(entry.model)
+    group.scrapes = entry.settings.strategy is Strategy.QUEUE_AWARE
+    return Route(entry, versions, draw, group)
 
 
 def _version(entry: VersionEntry, states: ReplicaStates) -> Version:

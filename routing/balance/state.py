@@ -7,6 +7,7 @@ that a replica just refused a connection.
 from __future__ import annotations
 
 import enum
+from typing import NamedTuple
 
 from cluster.health.patience import HANG_S
 from routing.balance.breaker import Breaker
@@ -40,6 +41,16 @@ class Standing(enum.Enum):
     BARRED = "barred"
 
 
+class Scrape(NamedTuple):
+    """What an engine last said of its load, at a monotonic second: requests that run
+    and that wait, and the used part of its KV cache, 0 to 1."""
+
+    at: float
+    running: float = 0.0
+    waiting: float = 0.0
+    kv_cache: float = 0.0
+
+
 class ReplicaState:
     """The mutable side of a replica. Times are monotonic seconds, 0 for never.
 
@@ -60,6 +71,7 @@ class ReplicaState:
         "last_byte_at",
         "marked",
         "prefixes",
+        "scrape",
         "seed",
         "seen_elsewhere_at",
         "slow_since",
@@ -73,6 +85,8 @@ class ReplicaState:
         self.id = replica_id
         # What it scores with where requests are spread by a hash.
         self.seed = hash_of(replica_id.encode())
+        # What its engine said, where that decides.
+        self.scrape: Scrape | None = None
         # What it was sent lately, where that decides.
         self.prefixes = Prefixes()
         # Of all replicas of its version, the highest was chosen last in turn.
@@ -136,9 +150,10 @@ class ReplicaState:
 
 class Group:
     """The replicas of one model, over all revisions. ``trials`` are those that one
-    request at a time may try."""
+    request at a time may try; ``scrapes`` says whether the loads of the engines count.
+    """
 
-    __slots__ = ("model", "panic", "retries", "states", "trials")
+    __slots__ = ("model", "panic", "retries", "scrapes", "states", "trials")
 
     def __init__(self, model: str) -> None:
         self.model = model
@@ -146,6 +161,7 @@ class Group:
         self.trials: tuple[ReplicaState, ...] = ()
         self.panic = False
         self.retries = RetryBudget()
+        self.scrapes = False
 
     @property
     def trying(self) -> bool:

@@ -7,6 +7,7 @@ from routing.balance.consistent_hash import consistent_hash
 from routing.balance.least_inflight import least_inflight
 from routing.balance.power_of_two import power_of_two
 from routing.balance.prefix_affinity import prefix_affinity
+from routing.balance.queue_aware import queue_aware
 from routing.balance.round_robin import round_robin
 from routing.contracts.route import Strategy
 
@@ -16,4 +17,5 @@ STRATEGIES: dict[Strategy, picked.Strategy] = {
     Strategy.ROUND_ROBIN: round_robin,
     Strategy.CONSISTENT_HASH: consistent_hash,
     Strategy.PREFIX_AFFINITY: prefix_affinity,
+    Strategy.QUEUE_AWARE: queue_aware,
 }

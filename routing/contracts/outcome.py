@@ -33,6 +33,7 @@ class Why(enum.StrEnum):
     ``TURN``: it was its turn. ``HASH``: the hash of the request led to it.
     ``OVERFLOW``: the hash led to one that had too much to do, then to this one.
     ``PREFIX``: it was sent the longest beginning of the prompt before.
+    ``LOWER_PRESSURE``: of the two, its engine has more room.
     ``TRIAL``: it was due for the one request that tries an ejected replica.
     """
 
@@ -44,6 +45,7 @@ class Why(enum.StrEnum):
     HASH = "hash"
     OVERFLOW = "overflow"
     PREFIX = "prefix"
+    LOWER_PRESSURE = "lower_pressure"
     TRIAL = "trial"
 
 

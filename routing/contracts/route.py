@@ -22,6 +22,7 @@ class Strategy(enum.StrEnum):
     ROUND_ROBIN = "round_robin"
     CONSISTENT_HASH = "consistent_hash"
     PREFIX_AFFINITY = "prefix_affinity"
+    QUEUE_AWARE = "queue_aware"
 
 
 class HashOn(enum.StrEnum):

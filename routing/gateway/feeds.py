@@ -21,7 +21,7 @@ from cluster.health.failures import FAILURES_KEPT_S, failures_name, minute_of
 from cluster.health.load import LOADS, load_decode
 from cluster.health.patience import hang_after_s
 from cluster.health.served import SERVED, SERVED_KEPT_S
-from routing.balance.state import ReplicaState, ReplicaStates
+from routing.balance.state import ReplicaState, ReplicaStates, Scrape
 from routing.contracts import names
 from routing.contracts.draws import draws_encode
 from routing.contracts.gateway import GatewayRecord
@@ -138,6 +138,9 @@ class Feeds:
         if quiet:
             pipeline.zmscore(SERVED, quiet)
             pipeline.hmget(LOADS, quiet)
+        scraped = self._scraped() if renews else []
+        if scraped:
+            pipeline.hmget(LOADS, [state.id for state in scraped])
         failed: dict[ReplicaState, int] = {}
         if renews:
             self._renew(pipeline)
@@ -152,8 +155,10 @@ class Feeds:
         ) = await pipeline.execute()
         self._standings.offset_s = seconds + micros / 1e6 - time.time()
         if quiet:
-            self._seen_elsewhere(quiet, rest[0])
-            self._patience(quiet, rest[1])
+            self._seen_elsewhere(quiet, rest.pop(0))
+            self._patience(quiet, rest.pop(0))
+        if scraped:
+            self._scrapes(scraped, rest.pop(0))
         for state, count in failed.items():
             state.failures -= count
         back = not self._link.up
@@ -218,6 +223,29 @@ class Feeds:
         for replica_id, load in zip(quiet, loads, strict=True):
             state = self._states.get(replica_id)
             state.hang_after_s = hang_after_s(load_decode(load))
+
+    def _scraped(self) -> list[ReplicaState]:
+        """The replicas that are chosen by what their engines say."""
+        return [
+            state
+            for group in self._states.groups()
+            if group.scrapes
+            for state in group.states
+        ]
+
+    def _scrapes(self, states: list[ReplicaState], loads: list[bytes | None]) -> None:
+        behind_s = self._standings.now() - time.monotonic()
+        for state, raw in zip(states, loads, strict=True):
+            load = load_decode(raw)
+            if load is None or load.error:
+                state.scrape = None
+                continue
+            state.scrape = Scrape(
+                load.at - behind_s,
+                load.running or 0.0,
+                load.waiting or 0.0,
+                load.kv_cache or 0.0,
+            )
 
     async def _follow_revision(self, raw: bytes | None) -> None:
         published = _revision(raw)

@@ -16,9 +16,10 @@ from routing.balance.least_inflight import least_inflight
 from routing.balance.power_of_two import power_of_two
 from routing.balance.prefix_affinity import prefix_affinity
 from routing.balance.prefixes import BLOCKS, TTL_S, Prefixes
+from routing.balance.queue_aware import STALE_S, queue_aware
 from routing.balance.round_robin import round_robin
 from routing.balance.router import Replica
-from routing.balance.state import ReplicaState, Standing
+from routing.balance.state import ReplicaState, Scrape, Standing
 from routing.balance.strategies import STRATEGIES
 from routing.contracts.outcome import Why
 from routing.contracts.route import RouteSettings, Strategy
@@ -139,6 +140,44 @@ def test_fresh_failures_make_a_replica_dearer_not_cheaper() -> None:
     for strategy in (least_inflight, power_of_two):
         chosen = strategy([failing, busy], random.Random(3), 10.2)
         assert chosen.replica is busy
+
+
+# By what the engines say -------------------------------------------------------------
+
+
+def scraped(*scrapes: Scrape | None) -> list[Replica]:
+    replicas = replicas_of(len(scrapes))
+    for replica, scrape in zip(replicas, scrapes, strict=True):
+        replica.state.scrape = scrape
+    return replicas
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Scrape(0.0, running=4), Scrape(0.0, running=5)),
+        (Scrape(0.0, running=4), Scrape(0.0, running=4, waiting=1)),
+        (Scrape(0.0, running=4, kv_cache=0.5), Scrape(0.0, running=4, kv_cache=0.6)),
+        (Scrape(0.0, running=8), Scrape(0.0, running=4, kv_cache=0.9)),
+        (Scrape(0.0, waiting=500, kv_cache=1.0), None),
+        (Scrape(0.0, running=9), Scrape(-STALE_S)),
+    ],
+    ids=["running", "waiting", "cache", "cache over count", "unknown", "stale"],
+)
+def test_the_engine_with_more_room_is_taken(
+    one: Scrape | None, other: Scrape | None
+) -> None:
+    roomy, full = scraped(one, other)
+    for seed in range(10):
+        for pair in ([roomy, full], [full, roomy]):
+            chosen = queue_aware(pair, random.Random(seed), 1.0)
+            assert (chosen.replica, chosen.why) == (roomy, Why.LOWER_PRESSURE)
+
+
+def test_own_requests_count_where_the_engine_does_not_know_them_yet() -> None:
+    one, other = scraped(Scrape(0.0, running=2), Scrape(0.0, running=3))
+    one.state.in_flight = 9
+    assert queue_aware([one, other], random.Random(1), 1.0).replica is other
 
 
 # By a hash -------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from cluster.health.load import LOADS, Load
 from routing.contracts.outcome import Why
 from routing.contracts.route import RouteSettings, settings_decode
 from tests.gateway.scene import NAMES, Scene, scene_open
@@ -23,9 +25,9 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         yield scene
 
 
-def given(scene: Scene, **settings: Any) -> None:
-    """One route over the three engines, with these settings at both gateways."""
-    addresses = [engine.address for engine in scene.engines]
+def given(scene: Scene, engines: int = 3, **settings: Any) -> None:
+    """One route over the engines, with these settings at both gateways."""
+    addresses = [engine.address for engine in scene.engines[:engines]]
     entry = route("m", {"v1": (10_000, addresses)})
     entry = msgspec.structs.replace(entry, settings=settings_decode(settings))
     for gateway in scene.gateways:
@@ -170,11 +172,32 @@ def test_a_conversation_goes_where_its_beginning_was_before(scene: Scene) -> Non
     ids=["prefix", "conversation", "user"],
 )
 def test_a_body_of_another_shape_is_for_the_engine_to_judge(
-    scene: Scene, settings: dict[str, str], body: bytes
+    scene: Scene, settings: dict[str, Any], body: bytes
 ) -> None:
     given(scene, **settings)
     reply = scene.gateways[0].request("POST", CHAT, scene.key, body)
     assert "x-sluice-replica" in reply.headers
+
+
+def test_the_engine_that_says_it_has_more_room_is_taken(scene: Scene) -> None:
+    given(scene, strategy="queue_aware", engines=2)
+    gateway = scene.gateways[0]
+    for roomy, full in (NAMES[:2], NAMES[1::-1]):
+        loads = {
+            roomy: Load(time.time(), running=3, waiting=0, kv_cache=0.4),
+            full: Load(time.time(), running=3, waiting=9, kv_cache=0.4),
+        }
+        scene.control.client.hset(
+            LOADS,
+            mapping={name: msgspec.json.encode(one) for name, one in loads.items()},
+        )
+        gateway.wait_for(
+            lambda roomy=roomy: {served(scene, gateway) for _ in range(5)} == {roomy}  # type: ignore[misc]
+        )
+    # An engine that cannot be asked counts as full.
+    lost = msgspec.json.encode(Load(time.time(), error="refused"))
+    scene.control.client.hset(LOADS, NAMES[1], lost)
+    gateway.wait_for(lambda: {served(scene, gateway) for _ in range(5)} == {NAMES[0]})
 
 
 def test_the_outcome_says_that_it_was_the_hash(scene: Scene) -> None:
