@@ -66,10 +66,16 @@ def test_the_offer_to_undo_goes_by_itself(drained: tuple[Page, Replica]) -> None
     page, _replica = drained
     page.mouse.move(5, 5)
     left = page.locator("[data-undo-left]")
+    before = _number(left.inner_text())
     page.clock.run_for(3_000)
-    expect(left).to_contain_text("7")
+    # Its clock goes on by itself, too.
+    assert _number(left.inner_text()) <= before - 3
     page.clock.run_for(8_000)
     expect(page.locator(".undo")).to_have_count(0)
+
+
+def _number(text: str) -> int:
+    return int("".join(filter(str.isdigit, text)))
 
 
 @pytest.mark.parametrize("how", ["pointer", "focus"])

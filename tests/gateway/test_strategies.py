@@ -62,7 +62,7 @@ def test_least_in_flight_takes_the_one_with_nothing_to_do(scene: Scene) -> None:
     for engine in scene.engines:
         engine.set(delay_headers_ms=60_000)
     waiting = [gateway.raw_chat(scene.key) for _ in range(2)]
-    gateway.wait_for(lambda: gateway.metric("sluice_in_flight") == 2)
+    gateway.wait_for(lambda: sum(e.counters().running for e in scene.engines) == 2)
     busy = [n for n, e in enumerate(scene.engines) if e.counters().running]
     assert len(busy) == 2
     (idle,) = {0, 1, 2} - set(busy)
