@@ -46,8 +46,12 @@ def isolated(
 
 
 @pytest.fixture(scope="session")
-def django_db_modify_db_settings(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """SQLite lies in a file, as in the product: servers have threads of their own."""
+def django_db_modify_db_settings(
+    tmp_path_factory: pytest.TempPathFactory,
+    django_db_modify_db_settings_parallel_suffix: None,
+) -> None:
+    """SQLite lies in a file, as in the product: servers have threads of their own. Each
+    process of a run has a database to itself."""
     database = connections.databases["default"]
     if database["ENGINE"].endswith("sqlite3"):
         folder = tmp_path_factory.mktemp("database")

@@ -338,6 +338,10 @@ function storedDraft() {
 }
 
 function start() {
+  // Seen before this script runs, they would be moved without it.
+  for (const control of form.querySelectorAll("[data-slider], [data-step], [data-lock], [data-preset], [data-preset-target]")) {
+    control.disabled = false;
+  }
   // The links that give a draft up say so in their address, and not by a handler:
   // they may be pressed before this script has run.
   if (new URLSearchParams(location.search).has("theirs")) {

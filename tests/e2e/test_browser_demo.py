@@ -32,7 +32,9 @@ def test_the_slider_moves_real_traffic_within_two_seconds(
     page.get_by_role("button", name="Log in").click()
     applied, took_s = page.locator("#applied"), []
     for percent in (20, 30, 40):
-        page.get_by_role("slider", name="Share of v2").focus()
+        slider = page.get_by_role("slider", name="Share of v2")
+        expect(slider).to_be_enabled()
+        slider.focus()
         page.keyboard.press("Shift+ArrowRight")
         began = time.monotonic()
         page.get_by_role("button", name="Apply", exact=True).click()

@@ -125,6 +125,7 @@ def test_a_share_is_moved_applied_and_taken_back(hand: Hand) -> None:
     hand.press(hand.named("link", "Traffic"))
     hand.goes_to("/models/qwen/traffic")
     slider = hand.named("slider", "Share of %(name)s", name="v2")
+    expect(slider).to_be_enabled()
     if hand.by_keyboard:
         hand.reach(slider)
         for _step in range(5):
