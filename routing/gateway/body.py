@@ -75,16 +75,17 @@ def rewrite(
     served_name: str,
     ask_usage: bool,
     max_tokens: int = 0,
-    most_tokens: tuple[str, ...] = ("max_tokens",),
+    most_tokens: tuple[str, ...] = (),
 ) -> bytes:
     """The body as the replica gets it.
 
     ``max_tokens`` is the most that any of the fields ``most_tokens`` may ask for, the
-    first of which is added where none of them is there; 0 leaves them all alone.
+    first of which is added where none of them is there; 0 leaves them all alone. Never
+    fails on a body that ``peek`` has read.
     """
     ask_usage = ask_usage and not peeked.wants_usage
     name = msgspec.json.encode(served_name)
-    if max_tokens:
+    if max_tokens and most_tokens:
         return _rewrite_exact(body, name, ask_usage, max_tokens, most_tokens)
     fast = None
     if not ask_usage or not (peeked.has_stream_options or b"stream_options" in body):
@@ -149,7 +150,11 @@ def _rewrite_exact(
 def _exceeds(raw: bytes, most: int) -> bool:
     """Whether this asks for more than so many tokens: null and negative numbers ask for
     as many as there are. What is no number is for the engine to refuse."""
-    value = msgspec.json.decode(raw)
+    try:
+        value = msgspec.json.decode(raw)
+    except msgspec.DecodeError:
+        # A number beyond all bounds.
+        return True
     if value is None:
         return True
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -157,10 +162,15 @@ def _exceeds(raw: bytes, most: int) -> bool:
 
 
 def _with_usage(raw: bytes) -> bytes:
-    """Stream options that ask for usage, whatever else they hold."""
-    options = msgspec.json.decode(raw)
-    kept = options if isinstance(options, dict) else {}
-    return msgspec.json.encode({**kept, "include_usage": True})
+    """Stream options, an object or null, that ask for usage, whatever else they hold."""
+    if not raw.startswith(b"{"):
+        return b'{"include_usage":true}'
+    spans = list(members(raw))
+    edits = [(s, e, b"true") for key, s, e in spans if key == "include_usage"]
+    if not edits:
+        comma = b"," if spans else b""
+        edits.append((1, 1, b'"include_usage":true' + comma))
+    return _apply(raw, edits)
 
 
 def _apply(body: bytes, edits: list[tuple[int, int, bytes]]) -> bytes:

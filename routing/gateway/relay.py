@@ -74,7 +74,7 @@ class Relay:
         self._endpoint = endpoint
         self._retries_left = settings.retries
         self._budget = route.group.retries
-        self._max_tokens = settings.max_tokens if endpoint.most_tokens else 0
+        self._max_tokens = settings.max_tokens
         self._candidates = candidates
         self._peeked = peeked
         self._attempt: OpenAttempt | None = None

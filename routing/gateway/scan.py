@@ -31,7 +31,8 @@ def members(body: bytes) -> Iterator[tuple[str, int, int]]:
         found = _STRING.match(body, position)
         if found is None:
             raise NotAnObject(f"no key at byte {position}")
-        key = json.loads(found[0])
+        # A key of broken UTF-8 is nobody's, and for the engine to refuse.
+        key = json.loads(found[0].decode("utf-8", "replace"), strict=False)
         position = _expect(body, _skip_space(body, found.end()), b":")
         start = _skip_space(body, position)
         end = _value_end(body, start)

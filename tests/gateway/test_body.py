@@ -193,3 +193,26 @@ def test_a_limit_that_comes_twice_is_no_way_around_it() -> None:
     body = b'{"model":"m","max_tokens":1,"max_tokens":900}'
     after = json.loads(rewrite(body, peek(body), "m", False, 100, MOST_TOKENS))
     assert after["max_tokens"] == 100
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        b'"max_tokens":1e999',
+        b'"max_tokens":%b' % (b"9" * 400),
+        b'"max_tokens":"\xff"',
+        b'"\xff":1',
+        b'"stream_options":{"x":1e999}',
+        b'"stream_options":{"\xff":1}',
+        b'"stream_options":{"include_usage":false,"x":[{"include_usage":0}]}',
+        b'"stream_options":null',
+        b'"stream_options":{ }',
+    ],
+)
+def test_whatever_was_read_can_be_sent_on(part: bytes) -> None:
+    body = b'{"model":"m","stream":true,%b}' % part
+    after = rewrite(body, peek(body), "n", True, 100, MOST_TOKENS)
+    assert b'"model":"n"' in after and b'"include_usage":true' in after
+    assert b'"max_tokens":100' in after
+    again = peek(after)
+    assert again.wants_usage and again.model == "n"
