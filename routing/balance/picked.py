@@ -23,7 +23,7 @@ class Picked(NamedTuple):
 
 # Given the replicas that may be chosen (never none), randomness, the monotonic time,
 # and hashes of what the request is to stay with (none where its route asks for none).
-Strategy = Callable[[Sequence[Replica], Rng, float, Sequence[int]], Picked]
+Choose = Callable[[Sequence[Replica], Rng, float, Sequence[int]], Picked]
 
 
 def only(replicas: Sequence[Replica]) -> Picked | None:

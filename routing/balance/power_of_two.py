@@ -7,11 +7,12 @@ replica whose load is not counted yet.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from routing.balance.draw import Rng
 from routing.balance.picked import Picked
 from routing.balance.router import Replica
+from routing.balance.state import ReplicaState
 from routing.contracts.outcome import Why
 
 
@@ -25,6 +26,17 @@ def power_of_two(
     less, so its part grows with its share and is bound by what the others carry. The
     order of the picks is random already, so the first of two equals is a fair choice.
     """
+    return better_of_two(replicas, rng, now, ReplicaState.cost, Why.LOWER_COST)
+
+
+def better_of_two(
+    replicas: Sequence[Replica],
+    rng: Rng,
+    now: float,
+    cost_of: Callable[[ReplicaState, float], float],
+    lower: Why,
+) -> Picked:
+    """The same by any cost; ``lower`` is what to say of the one that costs less."""
     count = len(replicas)
     if count == 1:
         return Picked(replicas[0], Why.ONLY)
@@ -33,8 +45,8 @@ def power_of_two(
     if second >= first:
         second += 1
     one, other = replicas[first], replicas[second]
-    cost, other_cost = one.state.cost(now), other.state.cost(now)
+    cost, other_cost = cost_of(one.state, now), cost_of(other.state, now)
     if other_cost < cost:
-        return Picked(other, Why.LOWER_COST, other_cost, one, cost)
-    why = Why.LOWER_COST if cost < other_cost else Why.TIE
+        return Picked(other, lower, other_cost, one, cost)
+    why = lower if cost < other_cost else Why.TIE
     return Picked(one, why, cost, other, other_cost)

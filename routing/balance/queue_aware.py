@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from routing.balance.draw import Rng
-from routing.balance.picked import Picked, only
+from routing.balance.picked import Picked
+from routing.balance.power_of_two import better_of_two
 from routing.balance.router import Replica
 from routing.balance.state import ReplicaState
 from routing.contracts.outcome import Why
@@ -28,19 +29,7 @@ def queue_aware(
     replicas: Sequence[Replica], rng: Rng, now: float, affinity: Sequence[int] = ()
 ) -> Picked:
     """Of two different replicas the one with less pressure; a tie falls at random."""
-    if alone := only(replicas):
-        return alone
-    count = len(replicas)
-    first = int(rng.random() * count)
-    second = int(rng.random() * (count - 1))
-    if second >= first:
-        second += 1
-    one, other = replicas[first], replicas[second]
-    cost, other_cost = pressure(one.state, now), pressure(other.state, now)
-    if other_cost < cost:
-        return Picked(other, Why.LOWER_PRESSURE, other_cost, one, cost)
-    why = Why.LOWER_PRESSURE if cost < other_cost else Why.TIE
-    return Picked(one, why, cost, other, other_cost)
+    return better_of_two(replicas, rng, now, pressure, Why.LOWER_PRESSURE)
 
 
 def pressure(state: ReplicaState, now: float) -> float:

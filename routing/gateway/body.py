@@ -162,7 +162,7 @@ def _exceeds(raw: bytes, most: int) -> bool:
 
 
 def _with_usage(raw: bytes) -> bytes:
-    """Stream options, an object or null, that ask for usage, whatever else they hold."""
+    """Stream options (an object, or null) that ask for usage, and keep all else."""
     if not raw.startswith(b"{"):
         return b'{"include_usage":true}'
     spans = list(members(raw))

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from routing.gateway.sse import SseReader, error_message, error_refuses, is_nothing
+from routing.gateway.sse import SseReader, is_nothing
 from routing.gateway.usage import Usage
 
 _ENDINGS = {"response.completed": "stop", "response.incomplete": "length"}
@@ -45,7 +45,10 @@ class ResponsesReader(SseReader):
             return True
         whole = event.response or _Whole()
         if event.type in _FAILURES or not is_nothing(event.error):
-            self._fail(bytes(event.error) or bytes(whole.error), event.message)
+            if error := bytes(event.error) or bytes(whole.error):
+                self._fail(error)
+            else:
+                self.failure = str(event.message or "it failed without a message")[:300]
             return False
         if event.type in _ENDINGS:
             self.finish_reason = _ENDINGS[event.type]
@@ -55,10 +58,3 @@ class ResponsesReader(SseReader):
             self.content = True
             self.tokens += 1
         return True
-
-    def _fail(self, error: bytes, message: object) -> None:
-        if not error:
-            self.failure = str(message or "it failed without a message")[:300]
-            return
-        self.failure = error_message(error)
-        self.refusal = error_refuses(error)

@@ -36,7 +36,7 @@ class _Delta(msgspec.Struct):
 
     def any(self) -> bool:
         parts = (self.content, self.reasoning, self.reasoning_content, self.tool_calls)
-        return any(bytes(part) not in _EMPTY for part in parts)
+        return not all(map(is_nothing, parts))
 
 
 class _Choice(msgspec.Struct):
@@ -184,10 +184,13 @@ class SseReader:
             return True
         return self._weigh(chunk)
 
+    def _fail(self, error: bytes) -> None:
+        self.failure = error_message(error)
+        self.refusal = error_refuses(error)
+
     def _weigh(self, chunk: _Chunk) -> bool:
-        if bytes(chunk.error) not in _EMPTY:
-            self.failure = error_message(bytes(chunk.error))
-            self.refusal = error_refuses(bytes(chunk.error))
+        if not is_nothing(chunk.error):
+            self._fail(bytes(chunk.error))
             return False
         choices = chunk.choices or []
         content = False
@@ -199,7 +202,7 @@ class SseReader:
                 self.finish_reason = choice.finish_reason
                 self.content = True
             delta = choice.delta
-            if bytes(choice.text) not in _EMPTY or (delta is not None and delta.any()):
+            if not is_nothing(choice.text) or (delta is not None and delta.any()):
                 self.content = content = True
         self.tokens += content
         if chunk.usage is not None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 
-from routing.balance import picked
 from routing.balance.candidates import Candidates
 from routing.balance.consistent_hash import LOAD_FACTOR, consistent_hash
 from routing.balance.hashing import MASK, chain_of, hash_of, mixed
 from routing.balance.least_inflight import least_inflight
+from routing.balance.picked import Choose, Picked
 from routing.balance.power_of_two import power_of_two
 from routing.balance.prefix_affinity import prefix_affinity
 from routing.balance.prefixes import BLOCKS, TTL_S, Prefixes
@@ -26,7 +25,6 @@ from routing.contracts.route import RouteSettings, Strategy
 from tests.balance.test_candidates import route_of
 
 COUNTS = (1, 2, 3, 50)
-Pick = Callable[[int], Replica]
 
 
 def replicas_of(count: int) -> list[Replica]:
@@ -39,7 +37,7 @@ def replicas_of(count: int) -> list[Replica]:
 
 
 def picks(
-    strategy: picked.Strategy, replicas: list[Replica], n: int, now: float = 0.0
+    strategy: Choose, replicas: list[Replica], n: int, now: float = 0.0
 ) -> Counter[str]:
     """How often each is chosen by ``n`` requests, none of which stays open."""
     rng = random.Random(n)
@@ -55,7 +53,7 @@ def test_every_strategy_there_is_has_a_function() -> None:
 
 @pytest.mark.parametrize("strategy", STRATEGIES.values())
 @pytest.mark.parametrize("count", COUNTS)
-def test_equal_replicas_get_equal_parts(strategy: picked.Strategy, count: int) -> None:
+def test_equal_replicas_get_equal_parts(strategy: Choose, count: int) -> None:
     each = 400
     found = picks(strategy, replicas_of(count), each * count)
     assert len(found) == count
@@ -65,20 +63,16 @@ def test_equal_replicas_get_equal_parts(strategy: picked.Strategy, count: int) -
 
 @pytest.mark.parametrize("strategy", STRATEGIES.values())
 def test_the_only_replica_is_taken_whatever_it_has_to_do(
-    strategy: picked.Strategy,
+    strategy: Choose,
 ) -> None:
     (alone,) = replicas_of(1)
     alone.state.in_flight = 100
-    assert strategy([alone], random.Random(1), 0.0, (7,)) == picked.Picked(
-        alone, Why.ONLY
-    )
+    assert strategy([alone], random.Random(1), 0.0, (7,)) == Picked(alone, Why.ONLY)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES.values())
 @pytest.mark.parametrize("count", [2, 3, 50])
-def test_a_slow_start_gets_less_than_its_part(
-    strategy: picked.Strategy, count: int
-) -> None:
+def test_a_slow_start_gets_less_than_its_part(strategy: Choose, count: int) -> None:
     """Where requests stay open for a while: of those before it."""
     replicas = replicas_of(count)
     fresh = replicas[0]
@@ -129,7 +123,7 @@ def test_the_least_busy_of_all_is_taken_and_the_next_one_named(count: int) -> No
     for number, replica in enumerate(replicas):
         replica.state.in_flight = number + 1
     chosen = least_inflight(replicas, random.Random(2), 0.0)
-    assert chosen == picked.Picked(replicas[0], Why.LEAST, 2, replicas[1], 3)
+    assert chosen == Picked(replicas[0], Why.LEAST, 2, replicas[1], 3)
 
 
 def test_fresh_failures_make_a_replica_dearer_not_cheaper() -> None:
@@ -273,7 +267,7 @@ def test_a_conversation_goes_on_where_it_began(count: int) -> None:
         for turn in range(1, 4):
             text += f"{turn}" * 3
             again = prefix_affinity(replicas, rng, float(turn), chain(text))
-            assert again == picked.Picked(where, Why.PREFIX)
+            assert again == Picked(where, Why.PREFIX)
 
 
 def test_the_longest_beginning_wins_and_of_equal_ones_the_less_busy() -> None:

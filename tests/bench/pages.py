@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shutil
 import statistics
 import subprocess
 import sys
@@ -123,11 +122,11 @@ def paints(cast: Any, user: Any, only: str) -> int:
     """Open every page in a real browser, for the second time; how many came late."""
     from playwright.sync_api import sync_playwright
 
-    from tests.e2e.browser import CHROMIUM_NAMES, FLAGS, Visitor
+    from tests.e2e.browser import FLAGS, Visitor, chromium_path
     from tests.e2e.paints import painted, paints_watch
     from tests.looks import looks
 
-    path = next(filter(None, map(shutil.which, CHROMIUM_NAMES)), None)
+    path = chromium_path()
     if path is None:
         print("No Chromium: when a page first shows was not measured.")
         return 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, Page
 
@@ -13,6 +15,8 @@ CHROMIUM_NAMES = (
     "google-chrome",
     "google-chrome-stable",
 )
+# How far a page is wider than its window; not above 0 where nothing scrolls sideways.
+OVERFLOW = "(root => root.scrollWidth - root.clientWidth)(document.documentElement)"
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -22,6 +26,11 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+
+
+def chromium_path() -> str | None:
+    """Where the browser lies, None where there is none."""
+    return next(filter(None, map(shutil.which, CHROMIUM_NAMES)), None)
 
 
 class Visit:

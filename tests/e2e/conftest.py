@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -9,7 +8,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from console.accounts.models import User
 from tests.e2e.asgi_server import ConsoleServer, console_server
-from tests.e2e.browser import CHROMIUM_NAMES, FLAGS, Visitor
+from tests.e2e.browser import FLAGS, Visitor, chromium_path
 from tests.e2e.product import Product, running
 
 
@@ -27,7 +26,7 @@ def browser() -> Iterator[Browser]:
     # takes for asynchronous code; the tests themselves are plain functions. It ends
     # with the module, for the tests of others that run loops of their own.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
-    path = next(filter(None, map(shutil.which, CHROMIUM_NAMES)))
+    path = chromium_path()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield browser

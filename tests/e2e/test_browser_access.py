@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 from cluster.models import Model, Replica
 from routing.models import ApiKey, Team
 from tests import fleet
-from tests.e2e.browser import Visitor
+from tests.e2e.browser import OVERFLOW, Visitor
 
 pytestmark = [
     pytest.mark.browser,
@@ -35,7 +35,6 @@ TEXT_SPACING = """
     word-spacing: .16em !important; }
 p { margin-bottom: 2em !important; }
 """
-SIDEWAYS = "(root => root.scrollWidth - root.clientWidth)(document.documentElement)"
 # Text that is cut off without saying so by an ellipsis.
 CUT = """() => [...document.querySelectorAll("main *, .rail *, .top *")].filter((e) => {
   const style = getComputedStyle(e);
@@ -205,7 +204,7 @@ def test_wider_spaced_text_cuts_nothing_off(visitor: Visitor, language: str) -> 
     for path in KINDS:
         page = visit.go(path)
         page.add_style_tag(content=TEXT_SPACING)
-        assert page.evaluate(SIDEWAYS) <= 0, path
+        assert page.evaluate(OVERFLOW) <= 0, path
         assert page.evaluate(CUT) == [], path
 
 

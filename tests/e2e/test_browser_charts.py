@@ -13,7 +13,7 @@ from playwright.sync_api import Page, Route, expect
 
 from routing.contracts.outcome import Ending
 from tests import fleet, outcomes
-from tests.e2e.browser import Visitor
+from tests.e2e.browser import OVERFLOW, Visitor
 from tests.minutes import minutes_count
 
 pytestmark = [
@@ -26,7 +26,6 @@ pytestmark = [
 MODEL = "/models/qwen3-8b/analysis"
 LOAD_MS = 60_000
 WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
-OVERFLOW = "(root => root.scrollWidth - root.clientWidth)(document.documentElement)"
 
 
 def fill() -> None:

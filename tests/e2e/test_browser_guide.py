@@ -7,12 +7,11 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from console import guide
-from tests.e2e.browser import Visitor
+from tests.e2e.browser import OVERFLOW, Visitor
 
 pytestmark = pytest.mark.usefixtures("valkey")
 
 WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
-OVERFLOW = "(root => root.scrollWidth - root.clientWidth)(document.documentElement)"
 ADDRESSES = ("/help", *(f"/help/{name}" for name in guide.CHAPTERS), "/api/v1/docs")
 # Between them they have every kind of content.
 EXAMINED = ("/help", "/help/api", "/help/benchmarks", "/api/v1/docs")

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 from cluster.health import Probe
 from routing.models import ApiKey
 from tests import fleet
-from tests.e2e.browser import Visitor
+from tests.e2e.browser import OVERFLOW, Visitor
 
 pytestmark = [
     pytest.mark.browser,
@@ -115,9 +115,7 @@ def test_nothing_scrolls_sideways_even_with_long_names(
         f"/replicas/{replica.id}",
     ):
         page = visit.go(path)
-        overflow = page.evaluate(
-            "(root => root.scrollWidth - root.clientWidth)(document.documentElement)"
-        )
+        overflow = page.evaluate(OVERFLOW)
         assert overflow <= 0, path
 
 

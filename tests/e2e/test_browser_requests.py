@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 
 from routing.contracts.outcome import Attempt, Choice, Ending, Outcome, Tier, Why
 from tests import fleet, outcomes
-from tests.e2e.browser import Visitor
+from tests.e2e.browser import OVERFLOW, Visitor
 
 pytestmark = [
     pytest.mark.browser,
@@ -46,9 +46,7 @@ def traffic(count: int = 70) -> list[str]:
 
 
 def overflow(page: Page) -> int:
-    found = page.evaluate(
-        "(root => root.scrollWidth - root.clientWidth)(document.documentElement)"
-    )
+    found = page.evaluate(OVERFLOW)
     return int(found)
 
 

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import openai
 import pytest
 from hypothesis import given
@@ -17,7 +16,6 @@ from cluster.engines.mock.responses import events
 from cluster.engines.mock.steps import Step
 from cluster.engines.mock.switches import Switches
 from routing.contracts.outcome import Ending
-from routing.contracts.route import settings_decode
 from routing.gateway.responses import ResponsesReader
 from routing.gateway.usage import Tokens
 from tests.fakes.engine import MockEngine
@@ -91,12 +89,11 @@ def gateway(
     for name in ("m-v1-1", "m-v1-2", "solo-v1-1"):
         control.probe(name)
     one, other = (engine.address for engine in engines)
-    solo = route("solo", {"v1": (10_000, [one])}, retries=0)
     apply(
         control,
         shared_gateway,
         route("m", {"v1": (10_000, [one, other])}),
-        msgspec.structs.replace(solo, settings=settings_decode({"max_tokens": 5})),
+        route("solo", {"v1": (10_000, [one])}, retries=0, max_tokens=5),
     )
     return shared_gateway
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
-from routing.contracts.route import settings_decode
 from tests.fakes.engine import MockEngine
 from tests.gateway.world import CHAT, ControlPlane, GatewayProcess, apply, route
 
@@ -23,9 +21,7 @@ def test_no_answer_gets_longer_than_the_route_allows(
     stream: bool,
 ) -> None:
     control.probe("m-v1-1")
-    entry = route("m", {"v1": (10_000, [engines[0].address])})
-    settings = settings_decode({"max_tokens": 5})
-    entry = msgspec.structs.replace(entry, settings=settings)
+    entry = route("m", {"v1": (10_000, [engines[0].address])}, max_tokens=5)
     apply(control, shared_gateway, entry)
     for asked, given in ((None, 5), (3, 3), (5, 5), (6, 5), (100, 5)):
         fields: dict[str, Any] = {} if asked is None else {"max_tokens": asked}
@@ -43,9 +39,7 @@ def test_counting_tokens_is_left_alone(
 ) -> None:
     control.probe("m-v1-1")
     engines[0].set(record=True)
-    entry = route("m", {"v1": (10_000, [engines[0].address])})
-    settings = settings_decode({"max_tokens": 5})
-    entry = msgspec.structs.replace(entry, settings=settings)
+    entry = route("m", {"v1": (10_000, [engines[0].address])}, max_tokens=5)
     apply(control, shared_gateway, entry)
     shared_gateway.request("POST", "/tokenize", key, {"model": "m", "prompt": "a"})
     shared_gateway.request("POST", CHAT, key, {"model": "m", "messages": []})

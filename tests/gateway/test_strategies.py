@@ -28,8 +28,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 def given(scene: Scene, engines: int = 3, **settings: Any) -> None:
     """One route over the engines, with these settings at both gateways."""
     addresses = [engine.address for engine in scene.engines[:engines]]
-    entry = route("m", {"v1": (10_000, addresses)})
-    entry = msgspec.structs.replace(entry, settings=settings_decode(settings))
+    entry = route("m", {"v1": (10_000, addresses)}, **settings)
     for gateway in scene.gateways:
         apply(scene.control, gateway, entry)
 
@@ -198,6 +197,8 @@ def test_the_engine_that_says_it_has_more_room_is_taken(scene: Scene) -> None:
     lost = msgspec.json.encode(Load(time.time(), error="refused"))
     scene.control.client.hset(LOADS, NAMES[1], lost)
     gateway.wait_for(lambda: {served(scene, gateway) for _ in range(5)} == {NAMES[0]})
+    choice = gateway.outcomes()[-1].attempts[-1].choice
+    assert choice is not None and choice.why is Why.LOWER_PRESSURE
 
 
 def test_the_outcome_says_that_it_was_the_hash(scene: Scene) -> None:

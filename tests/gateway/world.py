@@ -37,7 +37,7 @@ from cluster.health import (
 from routing.contracts import names
 from routing.contracts.keys import KeyEntry, key_generate, key_hash
 from routing.contracts.outcome import Ending, Outcome
-from routing.contracts.route import RouteSettings, Timeouts
+from routing.contracts.route import settings_decode
 from routing.contracts.snapshot import (
     ReplicaEntry,
     RouteEntry,
@@ -132,14 +132,17 @@ def route(
     kind: str = "chat",
     retries: int = 1,
     timeouts: dict[str, float] | None = None,
+    **settings: Any,
 ) -> RouteEntry:
-    """Version name → (weight, addresses); replicas are ``<model>-<version>-<n>``."""
+    """Version name → (weight, addresses); replicas are ``<model>-<version>-<n>``.
+    ``settings`` are further ones of the route, as the API takes them."""
+    settings |= {"timeouts": timeouts or {}, "retries": retries}
     return RouteEntry(
         model=model,
         kind=kind,
         created=1_700_000_000,
         generation=7,
-        settings=RouteSettings(timeouts=Timeouts(**(timeouts or {})), retries=retries),
+        settings=settings_decode(settings),
         versions=tuple(
             VersionEntry(
                 name,

@@ -21,6 +21,7 @@ COMPLETIONS = "/v1/completions"
 EMBEDDINGS = "/v1/embeddings"
 RERANK = "/v1/rerank"
 RESPONSES = "/v1/responses"
+TOLD_TO_FAIL = "The mock engine was told to fail."
 _DIMENSIONS = 8
 
 

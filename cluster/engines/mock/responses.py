@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from cluster.engines.mock.ask import Generation
-from cluster.engines.mock.payloads import CREATED, encode, text, token
+from cluster.engines.mock.course import Mark, course, pause_s
+from cluster.engines.mock.payloads import CREATED, TOLD_TO_FAIL, encode, text, token
 from cluster.engines.mock.steps import Step, Stop
 from cluster.engines.mock.switches import Switches
 
 _ID = "resp-mock"
 _ITEM = "msg-mock"
-_TOLD_TO_FAIL = {"code": "server_error", "message": "The mock engine was told to fail."}
+_FAILURE = {"code": "server_error", "message": TOLD_TO_FAIL}
 
 
 def answer(g: Generation, s: Switches, status: str = "") -> dict[str, Any]:
@@ -34,7 +35,7 @@ def answer(g: Generation, s: Switches, status: str = "") -> dict[str, Any]:
         "created_at": CREATED,
         "status": status or ended,
         "model": g.model,
-        "error": _TOLD_TO_FAIL if failed else None,
+        "error": _FAILURE if failed else None,
         "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
         "output": [] if failed or status == "in_progress" else [item],
         "parallel_tool_calls": True,
@@ -61,23 +62,19 @@ def events(g: Generation, s: Switches) -> Iterator[Step | Stop]:
         return Step(b"event: %b\ndata: %b\n\n" % (kind.encode(), encode(value)))
 
     where = {"item_id": _ITEM, "output_index": 0, "content_index": 0}
-    fails_at = 0 if s.in_band_error == "before" else s.in_band_error
     yield event("response.created", response=answer(g, s, "in_progress"))
     if s.opening_only:
         yield Stop.SILENCE
         return
-    for index in range(g.tokens + 1):
-        if index in (s.cut_after, s.stall_after):
-            yield Stop.CUT if index == s.cut_after else Stop.SILENCE
-            return
-        if index == fails_at:
+    for at in course(g.tokens, s):
+        if isinstance(at, Stop):
+            yield at
+        elif at is Mark.FAILURE:
             yield event("response.failed", response=answer(g, s, "failed"))
-            return
-        if index == g.tokens:
-            break
-        wait_ms = s.gap_ms if index else s.delay_first_token_ms
-        step = event("response.output_text.delta", delta=token(index), **where)
-        yield step._replace(after_s=wait_ms / 1000, tokens=1)
-    yield event("response.output_text.done", text=text(g.tokens), **where)
-    whole = answer(g, s)
-    yield event(f"response.{whole['status']}", response=whole)
+        elif at is Mark.FINISH:
+            yield event("response.output_text.done", text=text(g.tokens), **where)
+            whole = answer(g, s)
+            yield event(f"response.{whole['status']}", response=whole)
+        else:
+            step = event("response.output_text.delta", delta=token(at), **where)
+            yield step._replace(after_s=pause_s(at, s), tokens=1)

@@ -9,9 +9,9 @@ from typing import Any
 
 from cluster.engines.mock import payloads, responses
 from cluster.engines.mock.ask import Generation
+from cluster.engines.mock.course import Mark, course, pause_s
 from cluster.engines.mock.steps import Script, Step, Stop, head, pieces
 from cluster.engines.mock.switches import Switches
-from cluster.engines.mock.whole import TOLD_TO_FAIL
 
 # Sizes that fall into chunk heads, into JSON, between CR and LF, inside letters.
 _ODD_CHUNKS = (1, 7, 211, 3, 640, 2, 97)
@@ -41,27 +41,24 @@ def _until_told(g: Generation, s: Switches) -> Iterator[Step | Stop]:
         yield from responses.events(g, s)
         return
     odd = s.odd_fields
-    fails_at = 0 if s.in_band_error == "before" else s.in_band_error
     if g.path == payloads.CHAT and s.in_band_error != "before":
         yield _event(payloads.event(g, "", odd=odd, opening=True), odd)
     if s.opening_only:
         yield Stop.SILENCE
         return
-    for index in range(g.tokens + 1):
-        if index in (s.cut_after, s.stall_after):
-            yield Stop.CUT if index == s.cut_after else Stop.SILENCE
+    for at in course(g.tokens, s):
+        if isinstance(at, Stop):
+            yield at
             return
-        if index == fails_at:
-            yield _event(payloads.error(500, TOLD_TO_FAIL), odd)
-            break
-        if index == g.tokens:
+        if at is Mark.FAILURE:
+            yield _event(payloads.error(500, payloads.TOLD_TO_FAIL), odd)
+        elif at is Mark.FINISH:
             yield from _finish(g, s)
-            break
-        value = payloads.event(g, payloads.token(index, odd=odd), odd=odd)
-        if index == 0 and s.huge_body_bytes:
-            value["padding"] = "x" * s.huge_body_bytes
-        wait_ms = s.gap_ms if index else s.delay_first_token_ms
-        yield _event(value, odd)._replace(after_s=wait_ms / 1000, tokens=1)
+        else:
+            value = payloads.event(g, payloads.token(at, odd=odd), odd=odd)
+            if at == 0 and s.huge_body_bytes:
+                value["padding"] = "x" * s.huge_body_bytes
+            yield _event(value, odd)._replace(after_s=pause_s(at, s), tokens=1)
     if not s.no_done:
         yield _event(None, odd)
 

@@ -13,13 +13,12 @@ from cluster.engines.mock.switches import Switches
 
 # Sizes of writes that fall into the head, into JSON and inside letters.
 _ODD_WRITES = (5, 1, 333, 64, 2, 1200, 11)
-TOLD_TO_FAIL = "The mock engine was told to fail."
 
 
 def status_script(s: Switches) -> Script:
     """The answer that ``status``, ``headers`` and ``body`` describe."""
     status = s.status or 500
-    value = payloads.error(status, TOLD_TO_FAIL) if s.body is None else s.body
+    value = payloads.error(status, payloads.TOLD_TO_FAIL) if s.body is None else s.body
     body = value.encode() if isinstance(value, str) else payloads.encode(value)
     return whole_script(body + b" " * s.huge_body_bytes, s, status=status, tokens=0)
 
@@ -36,7 +35,7 @@ def answer_script(g: Generation, s: Switches) -> Script:
     if g.path == payloads.RESPONSES:
         value = responses.answer(g, s)
     elif s.in_band_error is not None:
-        value = payloads.error(500, TOLD_TO_FAIL)
+        value = payloads.error(500, payloads.TOLD_TO_FAIL)
     else:
         value = payloads.answer(g, odd=s.odd_fields, with_usage=not s.no_usage)
     if s.huge_body_bytes:
